@@ -1,0 +1,176 @@
+// Shared memory: memfds, mappings of them as ArrayBuffers, and copies between mappings.
+#include "addon.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static napi_value memfd_create_(napi_env env, napi_callback_info info) {
+  napi_value argv[3];
+  char name[64];
+  size_t size;
+  int32_t flags;
+  if (!mr_args(env, info, 3, argv) || !mr_string(env, argv[0], name, sizeof(name)) || !mr_size(env, argv[1], &size) ||
+      !mr_int(env, argv[2], &flags)) {
+    return NULL;
+  }
+  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (unsigned)flags);
+  if (fd < 0) return mr_return(env, -errno);
+  // Sealed against shrinking: a peer that holds the descriptor cannot take pages away from under our mapping (SIGBUS).
+  if (ftruncate(fd, (off_t)size) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0) {
+    int error = errno;
+    close(fd);
+    return mr_return(env, -error);
+  }
+  return mr_own_result(env, fd);
+}
+
+// The bytes behind a descriptor: how much of it may be mapped, and whether it can shrink under us.
+static napi_value memory_size(napi_env env, napi_callback_info info) {
+  int32_t fd;
+  if (!mr_int_args(env, info, 1, &fd)) return NULL;
+  struct stat status;
+  if (fstat(fd, &status) < 0) return mr_return(env, -errno);
+  return mr_return(env, status.st_size);
+}
+
+static napi_value seals(napi_env env, napi_callback_info info) {
+  int32_t fd;
+  if (!mr_int_args(env, info, 1, &fd)) return NULL;
+  return mr_result(env, fcntl(fd, F_GET_SEALS));
+}
+
+void mr_mapping_leave_table(struct mr_mapping *mapping) {
+  mapping->is_in_table = false;
+  if (!mapping->has_buffer) free(mapping);
+}
+
+// The last ArrayBuffer that could reach the memory is gone.
+static void buffer_gone(napi_env env, void *data, void *hint) {
+  struct mr_mapping *mapping = hint;
+  if (mapping->addr != NULL) munmap(mapping->addr, mapping->size);
+  mapping->addr = NULL;
+  mapping->has_buffer = false;
+  if (!mapping->is_in_table) free(mapping);
+}
+
+static int32_t free_slot(struct mr_state *state) {
+  for (uint32_t i = 0; i < state->mapping_slots; i++) {
+    if (state->mappings[i] == NULL) return (int32_t)i;
+  }
+  uint32_t slots = state->mapping_slots == 0 ? 16 : state->mapping_slots * 2;
+  struct mr_mapping **grown = realloc(state->mappings, slots * sizeof(*grown));
+  if (grown == NULL) return -1;
+  memset(grown + state->mapping_slots, 0, (slots - state->mapping_slots) * sizeof(*grown));
+  int32_t slot = (int32_t)state->mapping_slots;
+  state->mappings = grown;
+  state->mapping_slots = slots;
+  return slot;
+}
+
+// Returns [number, ArrayBuffer], or -errno.
+static napi_value map(napi_env env, napi_callback_info info) {
+  napi_value argv[4], buffer, result;
+  int32_t fd, flags;
+  size_t offset, size;
+  if (!mr_args(env, info, 4, argv) || !mr_int(env, argv[0], &fd) || !mr_size(env, argv[1], &offset) ||
+      !mr_size(env, argv[2], &size) || !mr_int(env, argv[3], &flags)) {
+    return NULL;
+  }
+  struct mr_state *state = mr_state(env);
+  int32_t id = free_slot(state);
+  struct mr_mapping *mapping = calloc(1, sizeof(*mapping));
+  if (id < 0 || mapping == NULL) {
+    free(mapping);
+    return mr_return(env, -ENOMEM);
+  }
+  void *addr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, (off_t)offset);
+  if (addr == MAP_FAILED) {
+    int error = errno;
+    free(mapping);
+    return mr_return(env, -error);
+  }
+  *mapping = (struct mr_mapping){.addr = addr, .size = size, .is_in_table = true, .has_buffer = true};
+  if (napi_create_external_arraybuffer(env, addr, size, buffer_gone, mapping, &buffer) != napi_ok) {
+    munmap(addr, size);
+    free(mapping);
+    return mr_return(env, -ENOMEM);
+  }
+  state->mappings[id] = mapping;
+  napi_create_array_with_length(env, 2, &result);
+  napi_set_element(env, result, 0, mr_return(env, id));
+  napi_set_element(env, result, 1, buffer);
+  return result;
+}
+
+static struct mr_mapping *take_from_table(napi_env env, napi_value number) {
+  int32_t id;
+  if (!mr_int(env, number, &id)) return NULL;
+  struct mr_state *state = mr_state(env);
+  if (id < 0 || (uint32_t)id >= state->mapping_slots || state->mappings[id] == NULL) {
+    mr_throw_range(env, "no such mapping");
+    return NULL;
+  }
+  struct mr_mapping *mapping = state->mappings[id];
+  state->mappings[id] = NULL;
+  return mapping;
+}
+
+// Detaches the ArrayBuffer, so that every view of it has length 0, then unmaps at once. Where somebody has moved the
+// bytes into another ArrayBuffer (`transfer()`), that one keeps the mapping alive until it is collected.
+static napi_value unmap(napi_env env, napi_callback_info info) {
+  napi_value argv[2];
+  void *data = NULL;
+  size_t size = 0;
+  if (!mr_args(env, info, 2, argv)) return NULL;
+  struct mr_mapping *mapping = take_from_table(env, argv[0]);
+  if (mapping == NULL) return NULL;
+  bool is_attached = mapping->addr != NULL && napi_get_arraybuffer_info(env, argv[1], &data, &size) == napi_ok &&
+                     data == mapping->addr;
+  if (is_attached && napi_detach_arraybuffer(env, argv[1]) == napi_ok) {
+    munmap(mapping->addr, mapping->size);
+    mapping->addr = NULL;
+  }
+  mr_mapping_leave_table(mapping);
+  return NULL;
+}
+
+// For a mapping whose owner was collected without closing it: views that are still alive keep the memory.
+static napi_value forget_mapping(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  if (!mr_args(env, info, 1, argv)) return NULL;
+  struct mr_mapping *mapping = take_from_table(env, argv[0]);
+  if (mapping != NULL) mr_mapping_leave_table(mapping);
+  return NULL;
+}
+
+// The ranges may overlap.
+static napi_value copy(napi_env env, napi_callback_info info) {
+  napi_value argv[5];
+  int32_t to_id, from_id;
+  size_t to_offset, from_offset, length;
+  uint8_t *to, *from;
+  if (!mr_args(env, info, 5, argv) || !mr_int(env, argv[0], &to_id) || !mr_size(env, argv[1], &to_offset) ||
+      !mr_int(env, argv[2], &from_id) || !mr_size(env, argv[3], &from_offset) || !mr_size(env, argv[4], &length) ||
+      !mr_range(env, to_id, to_offset, length, &to) || !mr_range(env, from_id, from_offset, length, &from)) {
+    return NULL;
+  }
+  memmove(to, from, length);
+  return NULL;
+}
+
+MR_EXPORTS(memory) {
+  const napi_property_descriptor functions[] = {
+      MR_FUNCTION("memfdCreate", memfd_create_),
+      MR_FUNCTION("memorySize", memory_size),
+      MR_FUNCTION("seals", seals),
+      MR_FUNCTION("map", map),
+      MR_FUNCTION("unmap", unmap),
+      MR_FUNCTION("forgetMapping", forget_mapping),
+      MR_FUNCTION("copy", copy),
+  };
+  return MR_DEFINE(env, exports, functions);
+}

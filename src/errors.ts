@@ -1,0 +1,59 @@
+// Every error millrace throws on purpose: one table of codes, and one class per kind of blame.
+
+import { getSystemErrorName } from 'node:util';
+
+/** Stable codes. System errors carry the errno name (`ECONNRESET`) instead. */
+export const errorCodes = {
+  MILLRACE_ERR_CLOSED: 'something was used after it was closed',
+  MILLRACE_ERR_USAGE: 'a command line or an argument makes no sense',
+  MILLRACE_ERR_NOT_RUNNING: 'what the command talks to is not running',
+  MILLRACE_ERR_UNSUPPORTED: 'this machine, kernel or build cannot do it',
+  MILLRACE_ERR_PERMISSION: 'the user may not do it',
+  MILLRACE_ERR_UNSAFE_MEMORY: 'memory offered by another party could be taken away while it is in use',
+  MILLRACE_ERR_FAILED: 'it was tried and did not work',
+} as const;
+
+export type ErrorCode = keyof typeof errorCodes;
+
+export class MillraceError extends Error {
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'MillraceError';
+    this.code = code;
+  }
+}
+
+/** The machine lacks something. The only error a test may turn into a skip. */
+export class UnsupportedError extends MillraceError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('MILLRACE_ERR_UNSUPPORTED', message, options);
+    this.name = 'UnsupportedError';
+  }
+}
+
+/** The caller made a mistake. */
+export class UsageError extends MillraceError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('MILLRACE_ERR_USAGE', message, options);
+    this.name = 'UsageError';
+  }
+}
+
+/** A system call failed. Shaped like the errors of Node's own modules. */
+export class SystemError extends Error {
+  readonly code: string;
+  /** Negative, as in Node's own errors. */
+  readonly errno: number;
+  readonly syscall: string;
+
+  constructor(errno: number, syscall: string, what?: string) {
+    const code = getSystemErrorName(errno);
+    super(what === undefined ? `${syscall}: ${code}` : `${syscall}: ${code} (${what})`);
+    this.name = 'SystemError';
+    this.code = code;
+    this.errno = errno;
+    this.syscall = syscall;
+  }
+}

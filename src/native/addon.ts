@@ -1,0 +1,131 @@
+// Loads the addon and says what it exports. Only src/native/ imports this; everybody else uses the wrappers.
+//
+// Calls return what the system call returned, or -errno; wrong types and ranges throw. `id` is the number of a mapping
+// in this thread. Ranges are (id, offset, length).
+
+import { createRequire } from 'node:module';
+import { UnsupportedError } from '../errors.ts';
+
+interface MemoryCalls {
+  memfdCreate(name: string, sizeBytes: number, flags: number): number;
+  memorySize(fd: number): number;
+  seals(fd: number): number;
+  map(fd: number, offset: number, sizeBytes: number, flags: number): [id: number, buffer: ArrayBuffer] | number;
+  unmap(id: number, buffer: ArrayBuffer): void;
+  forgetMapping(id: number): void;
+  copy(toId: number, toOffset: number, fromId: number, fromOffset: number, length: number): void;
+  futexWait(id: number, offset: number, expected: number, timeoutNs: number): number;
+  futexWake(id: number, offset: number, count: number): number;
+}
+
+interface FdCalls {
+  close(fd: number): number;
+  adopt(fd: number): number;
+  disown(fd: number): number;
+  dup(fd: number): number;
+  open(path: string, flags: number): number;
+  eventfd(initial: number): number;
+  eventWrite(fd: number, count: number): number;
+  eventRead(fd: number): number;
+  timerfdCreate(): number;
+  timerfdSet(fd: number, firstNs: number, intervalNs: number): number;
+  pidfdOpen(pid: number): number;
+  pidfdSignal(fd: number, signal: number): number;
+  epollCreate(): number;
+  epollCtl(epoll: number, operation: number, fd: number, events: number, token: number): number;
+  epollWait(epoll: number, id: number, capacity: number, timeoutNs: number): number;
+  readonly epollEventBytes: number;
+  sendFds(socket: number, bytes: Uint8Array, fds: readonly number[]): number;
+  recvFds(socket: number, bytes: Uint8Array): number[] | number;
+}
+
+interface SocketCalls {
+  socket(domain: number, type: number): number;
+  socketpair(domain: number, type: number): [number, number] | number;
+  bind(fd: number, address: Uint8Array): number;
+  connect(fd: number, address: Uint8Array): number;
+  listen(fd: number, backlog: number): number;
+  accept(fd: number): number;
+  shutdown(fd: number, how: number): number;
+  getsockname(fd: number, out: Uint8Array): number;
+  getpeername(fd: number, out: Uint8Array): number;
+  setsockopt(fd: number, level: number, option: number, value: Uint8Array): number;
+  getsockopt(fd: number, level: number, option: number, out: Uint8Array): number;
+  recv(fd: number, id: number, offset: number, length: number, flags: number): number;
+  send(fd: number, id: number, offset: number, length: number, flags: number): number;
+  recvFrom(fd: number, id: number, offset: number, length: number, address: Uint8Array): number;
+  sendTo(fd: number, id: number, offset: number, length: number, address: Uint8Array): number;
+  sendRanges(fd: number, listId: number, count: number): number;
+  recvRanges(fd: number, listId: number, count: number): number;
+  queued(fd: number, request: number): number;
+}
+
+interface ThreadCalls {
+  pin(cpu: number): number;
+  affinity(): number[] | number;
+  setName(name: string): number;
+  threadId(): number;
+  clock(): void;
+  nothing(): void;
+  /** Where `clock` leaves its result: a number that is returned would be allocated. */
+  readonly scratch: Float64Array;
+}
+
+/** A BPF object as libbpf holds it: nothing to look into from here. */
+export interface BpfHandle {
+  readonly isBpfHandle: never;
+}
+
+/** What libbpf answered, and what it said meanwhile: for a refused program, the verifier's log. */
+export type BpfAnswer = [result: number, log: string];
+
+interface BpfCalls {
+  bpfIsAvailable(): boolean;
+  bpfOpen(bytes: Uint8Array, name: string): BpfHandle | BpfAnswer;
+  bpfClose(object: BpfHandle): void;
+  bpfPrograms(object: BpfHandle): string[];
+  bpfMaps(object: BpfHandle): string[];
+  bpfChooseProgram(object: BpfHandle, name: string, isWanted: boolean): number;
+  bpfChooseMap(object: BpfHandle, name: string, isWanted: boolean): number;
+  bpfLoad(object: BpfHandle): BpfAnswer;
+  bpfProgramFd(object: BpfHandle, name: string): number;
+  bpfMapFd(object: BpfHandle, name: string): number;
+  bpfAttachType(object: BpfHandle, program: string): number;
+  bpfLinkCreate(program: number, target: number, attachType: number): number;
+  bpfProgAttach(program: number, target: number, attachType: number): number;
+  bpfProgDetach(program: number, target: number, attachType: number): number;
+  bpfProgRun(program: number, context: Uint8Array): number;
+  bpfMapCreate(
+    name: string,
+    type: number,
+    keyBytes: number,
+    valueBytes: number,
+    entries: number,
+    flags: number,
+  ): number;
+}
+
+interface UserfaultCalls {
+  userfaultCreate(flags: number): number;
+  userfaultCreateByDevice(device: number, flags: number): number;
+  userfaultHandshake(fd: number, features: number): number;
+}
+
+interface MachineCalls {
+  kvmTryGuest(device: number): [step: number, errno: number, exitReason: number] | number;
+  libraryLookUp(name: string, symbol: string): [result: number, pathOrReason: string];
+}
+
+export interface Addon extends MemoryCalls, FdCalls, SocketCalls, ThreadCalls, BpfCalls, UserfaultCalls, MachineCalls {}
+
+function load(): Addon {
+  // MILLRACE_ADDON lets the tests run the same code against the sanitizer build.
+  const path = process.env.MILLRACE_ADDON ?? new URL('../../build/release/millrace.node', import.meta.url).pathname;
+  try {
+    return createRequire(import.meta.url)(path) as Addon;
+  } catch (error) {
+    throw new UnsupportedError(`the native addon did not load from ${path}; run: npm run setup`, { cause: error });
+  }
+}
+
+export const addon = load();

@@ -1,0 +1,16 @@
+// The kernel as TypeScript sees it: shared memory, descriptors, sockets, threads.
+
+export { type Address, decodeAddress, encodeAddress, type Family, formatAddress, ip } from './address.ts';
+export { compareExchange, fetchAdd, loadAcquire, storeRelease } from './atomics.ts';
+export { type BpfAttachment, BpfLink, type BpfLoadOptions, BpfObject } from './bpf.ts';
+export { BpfError } from './bpf-error.ts';
+export { BpfMap, type BpfMapSpec } from './bpf-map.ts';
+export { EventFd, Fd, PidFd, TimerFd } from './fd.ts';
+export { type FutexResult, futexWait, futexWake } from './futex.ts';
+export { type CreateMemoryOptions, copyMemory, type OpenMemoryOptions, SharedMemory } from './memory.ts';
+export { Poller, pollEvents } from './poller.ts';
+export { MAX_RANGES, RangeList } from './ranges.ts';
+export { AGAIN } from './result.ts';
+export { Socket, type SocketOption } from './socket.ts';
+export { monotonicNs, nameThread, pinThread, threadAffinity, threadId } from './thread.ts';
+export { UserfaultFd } from './userfault.ts';

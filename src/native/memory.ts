@@ -1,0 +1,148 @@
+// Shared memory: a memfd mapped as one ArrayBuffer, in as many threads and processes as hold its descriptor.
+
+import { MillraceError, UsageError } from '../errors.ts';
+import { addon } from './addon.ts';
+import { Fd } from './fd.ts';
+import { check, checkValue } from './result.ts';
+
+// <linux/memfd.h>, <sys/mman.h>, <linux/fcntl.h>
+const MFD_HUGETLB = 0x0004;
+const MFD_HUGE_2MB = 21 << 26;
+const MAP_POPULATE = 0x8000;
+const F_SEAL_SHRINK = 0x0002;
+const HUGE_PAGE_BYTES = 2 * 1024 * 1024;
+
+export interface CreateMemoryOptions {
+  readonly sizeBytes: number;
+  /** Seen in /proc/PID/maps. */
+  readonly name?: string;
+  /** 2 MiB pages; `sizeBytes` must be a multiple. Throws ENOMEM when the system has none free. */
+  readonly hugePages?: boolean;
+  /** Touch every page now rather than on first use. */
+  readonly populate?: boolean;
+}
+
+export interface OpenMemoryOptions {
+  readonly offset?: number;
+  /** Default: all of it. */
+  readonly sizeBytes?: number;
+  readonly populate?: boolean;
+  /**
+   * Map even what its other holders could shrink. A page that is taken away kills this process with SIGBUS, so this is
+   * only for memory of parties that could kill it anyway.
+   */
+  readonly trusted?: boolean;
+}
+
+// A mapping whose SharedMemory was collected without close(): free its number. Views that live on keep the pages.
+const forgotten = new FinalizationRegistry<number>((id) => addon.forgetMapping(id));
+
+/**
+ * A mapping and the descriptor behind it.
+ *
+ * `buffer` is the whole of it; make what views you like. `close()` detaches the buffer, so that every view made from it
+ * has length 0 from then on, and unmaps. Other threads and processes that mapped the same descriptor keep theirs.
+ *
+ * The buffer is an ordinary ArrayBuffer, because a SharedArrayBuffer cannot be detached. `Atomics` work on it all the
+ * same (see atomics.ts).
+ */
+export class SharedMemory implements Disposable {
+  readonly buffer: ArrayBuffer;
+  readonly sizeBytes: number;
+  readonly #file: Fd;
+  #id: number;
+
+  static create(options: CreateMemoryOptions): SharedMemory {
+    const { sizeBytes, name = 'millrace', hugePages = false, populate = false } = options;
+    checkSize(sizeBytes);
+    if (hugePages && sizeBytes % HUGE_PAGE_BYTES !== 0) {
+      throw new UsageError(`create ${sizeBytes} bytes of huge pages: the size must be a multiple of 2 MiB`);
+    }
+    const flags = hugePages ? MFD_HUGETLB | MFD_HUGE_2MB : 0;
+    const what = `${sizeBytes} bytes${hugePages ? ' of huge pages; see /proc/sys/vm/nr_hugepages' : ''}`;
+    using undo = new DisposableStack();
+    const file = undo.use(new Fd(check(addon.memfdCreate(name, sizeBytes, flags), 'memfd_create', what)));
+    const memory = new SharedMemory(file, 0, sizeBytes, populate);
+    undo.move();
+    return memory;
+  }
+
+  /** Maps memory that came from elsewhere. Takes the descriptor over, also when it throws. */
+  static open(file: Fd, options: OpenMemoryOptions = {}): SharedMemory {
+    using undo = new DisposableStack();
+    undo.use(file);
+    const available = check(addon.memorySize(file.fd), 'fstat');
+    const { offset = 0, sizeBytes = available - offset, populate = false, trusted = false } = options;
+    checkSize(sizeBytes);
+    // Checked first, so that what is measured cannot get smaller afterwards.
+    const seals = addon.seals(file.fd);
+    if (!trusted && (seals < 0 || (seals & F_SEAL_SHRINK) === 0)) {
+      throw new MillraceError(
+        'MILLRACE_ERR_UNSAFE_MEMORY',
+        'map memory of another party: it is not sealed against shrinking (F_SEAL_SHRINK), so it could be taken away',
+      );
+    }
+    if (!Number.isSafeInteger(offset) || offset < 0 || offset + sizeBytes > available) {
+      throw new UsageError(`map ${sizeBytes} bytes at ${offset}: the memory has ${available}`);
+    }
+    const memory = new SharedMemory(file, offset, sizeBytes, populate);
+    undo.move();
+    return memory;
+  }
+
+  private constructor(file: Fd, offset: number, sizeBytes: number, populate: boolean) {
+    const mapped = addon.map(file.fd, offset, sizeBytes, populate ? MAP_POPULATE : 0);
+    [this.#id, this.buffer] = checkValue(mapped, 'mmap', `${sizeBytes} bytes`);
+    this.sizeBytes = sizeBytes;
+    this.#file = file;
+    forgotten.register(this, this.#id, this);
+  }
+
+  /** The mapping's number, which calls of the addon take; -1, which they refuse, when closed. */
+  get id(): number {
+    return this.#id;
+  }
+
+  /** The descriptor, for passing on: who maps it sees the same bytes. */
+  get fd(): number {
+    return this.#file.fd;
+  }
+
+  /** A descriptor of the same memory that outlives this object. */
+  duplicateFd(): Fd {
+    return this.#file.duplicate();
+  }
+
+  get isClosed(): boolean {
+    return this.#id < 0;
+  }
+
+  close(): void {
+    if (this.#id < 0) return;
+    const id = this.#id;
+    this.#id = -1;
+    forgotten.unregister(this);
+    addon.unmap(id, this.buffer);
+    this.#file.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/** Copies between mappings, or within one; the ranges may overlap. Allocates nothing. */
+export function copyMemory(
+  to: SharedMemory,
+  toOffset: number,
+  from: SharedMemory,
+  fromOffset: number,
+  sizeBytes: number,
+): void {
+  addon.copy(to.id, toOffset, from.id, fromOffset, sizeBytes);
+}
+
+function checkSize(sizeBytes: number): void {
+  if (Number.isSafeInteger(sizeBytes) && sizeBytes > 0) return;
+  throw new UsageError(`memory of ${sizeBytes} bytes: the size must be a positive whole number`);
+}

@@ -1,0 +1,196 @@
+// Non-blocking sockets on raw descriptors whose data lives in mapped memory. For lanes; Node's net is for the rest.
+
+import { constants } from 'node:os';
+import { addon } from './addon.ts';
+import { ADDRESS_BYTES, type Address, decodeAddress, encodeAddress, type Family, familyNumbers } from './address.ts';
+import { Fd } from './fd.ts';
+import type { SharedMemory } from './memory.ts';
+import type { RangeList } from './ranges.ts';
+import { AGAIN, check, checkAgain, checkValue } from './result.ts';
+
+const SOCK_STREAM = 1;
+const SOCK_DGRAM = 2;
+const SOCK_SEQPACKET = 5;
+const SHUT_WR = 1;
+const SHUT_RDWR = 2;
+const MSG_PEEK = 2;
+const FIONREAD = 0x541b;
+const SIOCOUTQ = 0x5411;
+const { EINPROGRESS } = constants.errno;
+
+/** <asm-generic/socket.h>, <netinet/tcp.h>: [level, option] of those that are a number. */
+export const socketOptions = {
+  reuseAddress: [1, 2],
+  error: [1, 4],
+  sendBuffer: [1, 7],
+  receiveBuffer: [1, 8],
+  keepAlive: [1, 9],
+  reusePort: [1, 15],
+  receiveLowWater: [1, 18],
+  incomingCpu: [1, 49],
+  noDelay: [6, 1],
+  quickAck: [6, 12],
+  userTimeoutMs: [6, 18],
+  ipv6Only: [41, 26],
+} as const satisfies Record<string, readonly [level: number, option: number]>;
+
+export type SocketOption = keyof typeof socketOptions;
+
+const ERROR = socketOptions.error;
+
+/**
+ * All calls return at once. `receive`, `send` and their kin return a count of bytes, or `AGAIN` when they would block;
+ * a receive of 0 from a stream is its end. They allocate nothing. Failures throw a SystemError.
+ */
+export class Socket extends Fd {
+  static stream(family: Family): Socket {
+    return Socket.#create(family, SOCK_STREAM);
+  }
+
+  static datagram(family: Family): Socket {
+    return Socket.#create(family, SOCK_DGRAM);
+  }
+
+  /** Unix only: a stream of messages, each with the descriptors it was sent with. */
+  static messages(): Socket {
+    return Socket.#create('unix', SOCK_SEQPACKET);
+  }
+
+  static pair(kind: 'stream' | 'messages' = 'stream'): [Socket, Socket] {
+    const fds = addon.socketpair(familyNumbers.unix, kind === 'stream' ? SOCK_STREAM : SOCK_SEQPACKET);
+    const [first, second] = checkValue(fds, 'socketpair');
+    return [new Socket(first), new Socket(second)];
+  }
+
+  static #create(family: Family, type: number): Socket {
+    return new Socket(check(addon.socket(familyNumbers[family], type), 'socket'));
+  }
+
+  bind(address: Address): void {
+    check(addon.bind(this.fd, encodeAddress(address)), 'bind');
+  }
+
+  listen(backlog = 511): void {
+    check(addon.listen(this.fd, backlog), 'listen');
+  }
+
+  /** A connection that waits, or undefined. */
+  accept(): Socket | undefined {
+    const fd = checkAgain(addon.accept(this.fd), 'accept4');
+    return fd === AGAIN ? undefined : new Socket(fd);
+  }
+
+  /** True when connected already; false when under way: wait for `out`, then `finishConnect`. */
+  connect(address: Address): boolean {
+    const result = addon.connect(this.fd, encodeAddress(address));
+    if (result === -EINPROGRESS) return false;
+    check(result, 'connect');
+    return true;
+  }
+
+  /** Throws what became of a connect that was under way. */
+  finishConnect(): void {
+    check(-this.getNumber(ERROR[0], ERROR[1]), 'connect');
+  }
+
+  receive(memory: SharedMemory, offset: number, length: number): number {
+    return checkAgain(addon.recv(this.fd, memory.id, offset, length, 0), 'recv');
+  }
+
+  /** As receive, and leaves the bytes where they are. */
+  peek(memory: SharedMemory, offset: number, length: number): number {
+    return checkAgain(addon.recv(this.fd, memory.id, offset, length, MSG_PEEK), 'recv');
+  }
+
+  send(memory: SharedMemory, offset: number, length: number): number {
+    return checkAgain(addon.send(this.fd, memory.id, offset, length, 0), 'send');
+  }
+
+  /** Sends the first `count` rows of the list in one call. */
+  sendRanges(list: RangeList, count: number): number {
+    return checkAgain(addon.sendRanges(this.fd, list.id, count), 'sendmsg');
+  }
+
+  receiveRanges(list: RangeList, count: number): number {
+    return checkAgain(addon.recvRanges(this.fd, list.id, count), 'recvmsg');
+  }
+
+  /** One datagram. The size is the datagram's, which is more than `length` when it was cut. */
+  receiveFrom(memory: SharedMemory, offset: number, length: number, from: Uint8Array): number {
+    return checkAgain(addon.recvFrom(this.fd, memory.id, offset, length, from), 'recvfrom');
+  }
+
+  /** `to` is an encoded address: encode once, send often. */
+  sendTo(memory: SharedMemory, offset: number, length: number, to: Uint8Array): number {
+    return checkAgain(addon.sendTo(this.fd, memory.id, offset, length, to), 'sendto');
+  }
+
+  /** Unix only. At least one byte travels with the descriptors; the receiver gets duplicates. */
+  sendFds(bytes: Uint8Array, fds: readonly number[]): number {
+    return checkAgain(addon.sendFds(this.fd, bytes, fds), 'sendmsg');
+  }
+
+  /** Unix only. The descriptors belong to the caller; undefined when nothing waits. */
+  receiveFds(bytes: Uint8Array): { readonly bytes: number; readonly fds: readonly Fd[] } | undefined {
+    const result = addon.recvFds(this.fd, bytes);
+    if (typeof result === 'number') {
+      checkAgain(result, 'recvmsg');
+      return undefined;
+    }
+    const [count = 0, ...fds] = result;
+    return { bytes: count, fds: fds.map((fd) => new Fd(fd)) };
+  }
+
+  /** No more will be sent; the peer reads the end of the stream. */
+  shutdownSend(): void {
+    check(addon.shutdown(this.fd, SHUT_WR), 'shutdown');
+  }
+
+  shutdown(): void {
+    check(addon.shutdown(this.fd, SHUT_RDWR), 'shutdown');
+  }
+
+  get localAddress(): Address {
+    const bytes = new Uint8Array(ADDRESS_BYTES);
+    return decodeAddress(bytes, check(addon.getsockname(this.fd, bytes), 'getsockname'));
+  }
+
+  get peerAddress(): Address {
+    const bytes = new Uint8Array(ADDRESS_BYTES);
+    return decodeAddress(bytes, check(addon.getpeername(this.fd, bytes), 'getpeername'));
+  }
+
+  setOption(option: SocketOption, value: number): void {
+    const [level, name] = socketOptions[option];
+    const bytes = new Uint8Array(4);
+    new DataView(bytes.buffer).setInt32(0, value, true);
+    check(addon.setsockopt(this.fd, level, name, bytes), 'setsockopt', option);
+  }
+
+  getOption(option: SocketOption): number {
+    const [level, name] = socketOptions[option];
+    return this.getNumber(level, name);
+  }
+
+  /** On close: drop what is unsent and reset the connection. */
+  resetOnClose(): void {
+    // struct linger { int l_onoff = 1, l_linger = 0 }
+    check(addon.setsockopt(this.fd, 1, 13, Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0)), 'setsockopt', 'linger');
+  }
+
+  /** Bytes that wait to be received. */
+  get receivableBytes(): number {
+    return check(addon.queued(this.fd, FIONREAD), 'ioctl');
+  }
+
+  /** Bytes sent that the peer has not acknowledged. */
+  get unacknowledgedBytes(): number {
+    return check(addon.queued(this.fd, SIOCOUTQ), 'ioctl');
+  }
+
+  private getNumber(level: number, name: number): number {
+    const bytes = new Uint8Array(4);
+    check(addon.getsockopt(this.fd, level, name, bytes), 'getsockopt');
+    return new DataView(bytes.buffer).getInt32(0, true);
+  }
+}
