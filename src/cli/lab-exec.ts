@@ -1,0 +1,91 @@
+// `millrace lab exec`: a program in a host, with our streams, our signals and its own exit status.
+
+import type { ChildProcess, StdioOptions } from 'node:child_process';
+import { constants } from 'node:os';
+import type { Command } from 'commander';
+import { UsageError } from '../errors.ts';
+import { defaultRunDir, findLab, findProgram, Host, listLabs } from '../lab/index.ts';
+import type { CommandContext } from './command.ts';
+import type { World } from './world.ts';
+
+/** As shells say it. */
+const notFoundStatus = 127;
+
+export function addExec(lab: Command, { world, finish }: CommandContext): void {
+  lab
+    .command('exec')
+    .description('Run a program in a host. The exit status is the program’s.')
+    .usage('[options] <host> -- <command> [arguments...]')
+    .option('--lab <name>', 'name or id; not needed while there is only one')
+    .argument('<host>')
+    .argument('<command...>')
+    .passThroughOptions()
+    .action((host: string, words: readonly string[], options: { readonly lab?: string }) =>
+      finish(() => execute(host, words, options.lab, world)),
+    );
+}
+
+async function execute(
+  hostName: string,
+  rawWords: readonly string[],
+  label: string | undefined,
+  world: World,
+): Promise<number> {
+  const { record } = findLab(listLabs(runDirOf(world)).labs, label);
+  const host = new Host(record, hostName);
+  const [command, ...args] = rawWords[0] === '--' ? rawWords.slice(1) : rawWords;
+  if (command === undefined) throw new UsageError(`lab exec ${hostName}: no command after --`);
+  const env = { ...world.env };
+  if (findProgram(command, env.PATH) === null) {
+    world.stderr.write(`millrace: run ${command} in host ${hostName}: no such program\n`);
+    return notFoundStatus;
+  }
+  const child = host.spawn(command, args, { env, stdio: stdioOf(world) });
+  connectStreams(child, world);
+  return statusOf(child, world);
+}
+
+/** The process's own streams are handed over as they are, terminals included; those of a test are copied. */
+function stdioOf(world: World): StdioOptions {
+  return [
+    world.stdin === process.stdin ? 'inherit' : 'pipe',
+    world.stdout === process.stdout ? 'inherit' : 'pipe',
+    world.stderr === process.stderr ? 'inherit' : 'pipe',
+  ];
+}
+
+function connectStreams(child: ChildProcess, world: World): void {
+  if (child.stdin !== null) {
+    // The program need not read all of it.
+    child.stdin.on('error', () => {});
+    world.stdin.pipe(child.stdin);
+  }
+  child.stdout?.pipe(world.stdout, { end: false });
+  child.stderr?.pipe(world.stderr, { end: false });
+}
+
+async function statusOf(child: ChildProcess, world: World): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  const forward = (): void => {
+    const name = /SIG[A-Z]+/.exec(String(world.signal.reason))?.[0] ?? 'SIGTERM';
+    // A terminal sends Ctrl-C to the program as well; it must not arrive twice.
+    if (name === 'SIGINT' && process.stdin.isTTY && world.stdin === process.stdin) return;
+    child.kill(name as NodeJS.Signals);
+  };
+  child.on('error', reject);
+  child.on('close', (code, signal) => resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal])));
+  world.signal.addEventListener('abort', forward, { once: true });
+  if (world.signal.aborted) forward();
+  try {
+    return await promise;
+  } finally {
+    world.signal.removeEventListener('abort', forward);
+    if (child.stdin !== null) world.stdin.unpipe(child.stdin);
+  }
+}
+
+/** Where the records live; the tests, and several users of one machine, keep theirs apart. */
+export function runDirOf(world: World): string {
+  const dir = world.env.MILLRACE_RUN_DIR;
+  return dir === undefined || dir === '' ? defaultRunDir : dir;
+}

@@ -1,0 +1,60 @@
+// Asks every question and draws the conclusions.
+
+import { probeBpf } from './bpf.ts';
+import { probeCapabilities } from './capabilities.ts';
+import { probeCgroup } from './cgroup.ts';
+import type { Finding } from './finding.ts';
+import { probeKernel } from './kernel.ts';
+import { type Machine, thisMachine } from './machine.ts';
+import { probeMemory } from './memory.ts';
+import { probeNetwork } from './network.ts';
+import { probeRdma } from './rdma.ts';
+import { type FeatureSummary, type Readiness, readiness, summarize } from './summary.ts';
+import { probeTools } from './tools.ts';
+import { probeUserfault } from './userfault.ts';
+import { probeVirtualization } from './virtualization.ts';
+
+export interface DiagnoseOptions {
+  readonly signal?: AbortSignal;
+  /** Where files and commands are looked for. Kernel calls always go to the kernel we run on. */
+  readonly machine?: Machine;
+}
+
+/** Stable: fields are added, never changed, as long as `v` is 1. */
+export interface Report {
+  readonly v: 1;
+  /** Of the embedded default: the lab with connect steering. */
+  readonly readiness: Readiness;
+  readonly findings: readonly Finding[];
+  readonly features: readonly FeatureSummary[];
+}
+
+export async function diagnose(options: DiagnoseOptions = {}): Promise<Report> {
+  const { signal } = options;
+  const machine = options.machine ?? thisMachine(signal === undefined ? {} : { signal });
+  // Commands run beside the kernel probes, which are short and have this thread.
+  const probed = await Promise.allSettled([
+    probeKernel(machine, signal),
+    probeSteering(machine, signal),
+    probeUserfault(signal),
+    probeMemory(machine, signal),
+    probeRdma(machine, signal),
+    probeVirtualization(machine, signal),
+    probeNetwork(machine, signal),
+    probeTools(machine, signal),
+  ]);
+  // Only now, when nothing is being tried any more, is an abort passed on.
+  const findings = probed.flatMap((result) => {
+    if (result.status === 'rejected') throw result.reason;
+    return result.value;
+  });
+  return { v: 1, readiness: readiness(findings), findings, features: summarize(findings) };
+}
+
+async function probeSteering(machine: Machine, signal?: AbortSignal): Promise<readonly Finding[]> {
+  const capabilities = await probeCapabilities(machine, signal);
+  const { finding, trial } = await probeCgroup(machine, signal);
+  using _removed = trial;
+  const bpf = await probeBpf({ cgroupPath: trial?.path ?? null, ...(signal && { signal }) });
+  return [capabilities, finding, ...bpf];
+}

@@ -1,0 +1,81 @@
+// One host of a lab: a namespace with an address, a cgroup, and the programs started in both.
+
+import type { ChildProcess, SpawnOptions } from 'node:child_process';
+import { accessSync, constants, existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { MillraceError, UsageError } from '../errors.ts';
+import { cgroupOfLab } from './cgroup-tree.ts';
+import { namespaceFile } from './network.ts';
+import { explainPermission } from './permission.ts';
+import { collect, findProgram, type ProgramResult, requireTool, spawnInCgroup } from './program.ts';
+import type { LabRecord } from './record.ts';
+import { addressesOf, hostIndexOf, namespaceOf } from './spec.ts';
+
+export interface RunOptions {
+  readonly cwd?: string;
+  readonly env?: NodeJS.ProcessEnv;
+  /** What the program reads on its standard input. */
+  readonly input?: string;
+  /** Kills the program (not its children: the lab's end takes those). */
+  readonly signal?: AbortSignal;
+}
+
+/** Owns nothing: the lab's end is its end. */
+export class Host {
+  readonly name: string;
+  readonly labId: string;
+  readonly ipv4: string;
+  readonly ipv6: string;
+  /** As `ip netns` knows it. */
+  readonly namespace: string;
+  /** What setns() and `nsenter --net=` open. */
+  readonly namespaceFile: string;
+  readonly cgroup: string;
+
+  constructor(record: LabRecord, name: string) {
+    const { ipv4, ipv6 } = addressesOf(hostIndexOf(record, name));
+    this.name = name;
+    this.labId = record.id;
+    this.ipv4 = ipv4;
+    this.ipv6 = ipv6;
+    this.namespace = namespaceOf(record.id, name);
+    this.namespaceFile = namespaceFile(this.namespace);
+    this.cgroup = join(cgroupOfLab(record.id), name);
+  }
+
+  /**
+   * Starts a program in the host's namespace and cgroup. The child is the program itself: pid, signals and exit status are its own.
+   * The shell in between drops environment variables whose names are no identifiers.
+   */
+  spawn(command: string, args: readonly string[] = [], options: SpawnOptions = {}): ChildProcess {
+    this.#checkEnterable(command);
+    const cwd = options.cwd instanceof URL ? fileURLToPath(options.cwd) : options.cwd;
+    if (cwd !== undefined && !existsSync(cwd)) {
+      throw new UsageError(`run ${command} in host ${this.name}: the working directory ${cwd} does not exist`);
+    }
+    // Looked up here, because afterwards only the shell would know, and say so on the program's standard error.
+    if (findProgram(command, (options.env ?? process.env).PATH, cwd) === null) {
+      const where = command.includes('/') ? 'no executable file there' : 'no such program in PATH';
+      throw new UsageError(`run ${command} in host ${this.name}: ${where}`);
+    }
+    const enter = [requireTool('nsenter', 'util-linux'), `--net=${this.namespaceFile}`, '--', command, ...args];
+    return spawnInCgroup(this.cgroup, enter, options);
+  }
+
+  /** Runs a program to its end. A status other than 0 is a result, not an error. */
+  async run(command: string, args: readonly string[] = [], options: RunOptions = {}): Promise<ProgramResult> {
+    const { input, ...rest } = options;
+    return collect(this.spawn(command, args, { ...rest, killSignal: 'SIGKILL' }), input);
+  }
+
+  #checkEnterable(command: string): void {
+    const attempt = `run ${command} in host ${this.name}`;
+    try {
+      accessSync(join(this.cgroup, 'cgroup.procs'), constants.W_OK);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw explainPermission(attempt, error);
+      throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', `${attempt}: lab ${this.labId} was taken down`);
+    }
+  }
+}
