@@ -3,7 +3,7 @@
 import { type ChildProcessByStdio, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, rename, stat } from 'node:fs/promises';
-import { createInterface, type Interface } from 'node:readline';
+import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -33,7 +33,7 @@ async function build(signal: AbortSignal): Promise<void> {
 
 export class CLoop implements AsyncDisposable {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
-  readonly #lines: Interface;
+  readonly #lines: AsyncIterator<string>;
 
   static async start(signal: AbortSignal): Promise<CLoop> {
     await build(signal);
@@ -42,14 +42,14 @@ export class CLoop implements AsyncDisposable {
 
   private constructor(child: ChildProcessByStdio<Writable, Readable, null>) {
     this.#child = child;
-    this.#lines = createInterface(child.stdout);
+    this.#lines = createInterface(child.stdout)[Symbol.asyncIterator]();
   }
 
   /** ns per iteration. */
   async run({ kind, size, iterations }: LoopJob): Promise<number> {
     this.#child.stdin.write(`${kind} ${size} ${iterations}\n`);
-    const [line] = await Promise.race([once(this.#lines, 'line'), once(this.#lines, 'close')]);
-    const ns = Number(line);
+    const { value } = await this.#lines.next();
+    const ns = Number(value);
     if (!(ns > 0)) throw new MillraceError('MILLRACE_ERR_FAILED', `the C loop '${kind} ${size}' gave no figure`);
     return ns;
   }

@@ -13,7 +13,8 @@ describe('bench', () => {
   test('the native rows measure both sides of every round, in less than 45 s a row', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'millrace-plot-'));
     const startMs = performance.now();
-    const { stdout } = await run(millrace, ['bench', 'native.*', '--quick', '--json', '--plot', dir]);
+    const { stdout, stderr } = await run(millrace, ['bench', 'native.*', '--quick', '--json', '--plot', dir]);
+    assert.equal(stderr, '');
     const document = JSON.parse(stdout);
     assert.equal(document.v, 1);
     assert.ok(document.machine.cores >= 1 && document.machine.kernel !== '');
