@@ -203,8 +203,9 @@ NAPI_MODULE_INIT() {
     return NULL;
   }
   napi_status (*const facilities[])(napi_env, napi_value) = {
-      mr_export_memory, mr_export_futex, mr_export_fd,        mr_export_epoll, mr_export_socket,  mr_export_fdpass,
-      mr_export_thread, mr_export_bpf,   mr_export_userfault, mr_export_kvm,   mr_export_library,
+      mr_export_memory,  mr_export_futex,  mr_export_fd,     mr_export_epoll,     mr_export_socket,
+      mr_export_fdpass,  mr_export_thread, mr_export_bpf,    mr_export_userfault, mr_export_kvm,
+      mr_export_library, mr_export_watch,  mr_export_atomic,
   };
   napi_status status = create_scratch(env, exports, state);
   for (size_t i = 0; status == napi_ok && i < sizeof(facilities) / sizeof(facilities[0]); i++) {

@@ -47,6 +47,8 @@ MR_EXPORTS(bpf);
 MR_EXPORTS(userfault);
 MR_EXPORTS(kvm);
 MR_EXPORTS(library);
+MR_EXPORTS(watch);
+MR_EXPORTS(atomic);
 
 struct mr_state *mr_state(napi_env env);
 

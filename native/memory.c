@@ -73,11 +73,11 @@ static int32_t free_slot(struct mr_state *state) {
 
 // Returns [number, ArrayBuffer], or -errno.
 static napi_value map(napi_env env, napi_callback_info info) {
-  napi_value argv[4], buffer, result;
-  int32_t fd, flags;
+  napi_value argv[5], buffer, result;
+  int32_t fd, protection, flags;
   size_t offset, size;
-  if (!mr_args(env, info, 4, argv) || !mr_int(env, argv[0], &fd) || !mr_size(env, argv[1], &offset) ||
-      !mr_size(env, argv[2], &size) || !mr_int(env, argv[3], &flags)) {
+  if (!mr_args(env, info, 5, argv) || !mr_int(env, argv[0], &fd) || !mr_size(env, argv[1], &offset) ||
+      !mr_size(env, argv[2], &size) || !mr_int(env, argv[3], &protection) || !mr_int(env, argv[4], &flags)) {
     return NULL;
   }
   struct mr_state *state = mr_state(env);
@@ -87,7 +87,7 @@ static napi_value map(napi_env env, napi_callback_info info) {
     free(mapping);
     return mr_return(env, -ENOMEM);
   }
-  void *addr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, (off_t)offset);
+  void *addr = mmap(NULL, size, protection, MAP_SHARED | flags, fd, (off_t)offset);
   if (addr == MAP_FAILED) {
     int error = errno;
     free(mapping);

@@ -10,7 +10,13 @@ interface MemoryCalls {
   memfdCreate(name: string, sizeBytes: number, flags: number): number;
   memorySize(fd: number): number;
   seals(fd: number): number;
-  map(fd: number, offset: number, sizeBytes: number, flags: number): [id: number, buffer: ArrayBuffer] | number;
+  map(
+    fd: number,
+    offset: number,
+    sizeBytes: number,
+    protection: number,
+    flags: number,
+  ): [id: number, buffer: ArrayBuffer] | number;
   unmap(id: number, buffer: ArrayBuffer): void;
   forgetMapping(id: number): void;
   copy(toId: number, toOffset: number, fromId: number, fromOffset: number, length: number): void;
@@ -71,6 +77,30 @@ interface ThreadCalls {
   readonly scratch: Float64Array;
 }
 
+/** A watch on Node's event loop: nothing to look into from here. */
+export interface WatchHandle {
+  readonly isWatchHandle: never;
+}
+
+interface WatchCalls {
+  watchStart(fd: number, onReadable: (status: number) => void): WatchHandle | number;
+  watchStop(watch: WatchHandle): void;
+  watchHold(watch: WatchHandle, isHeld: number): void;
+}
+
+/** 64-bit operations on eight aligned bytes. What was there is left in `scratch`, as bits. */
+interface AtomicCalls {
+  fetchAdd64(id: number, offset: number, addLow: number, addHigh: number): void;
+  compareSwap64(
+    id: number,
+    offset: number,
+    compareLow: number,
+    compareHigh: number,
+    swapLow: number,
+    swapHigh: number,
+  ): void;
+}
+
 /** A BPF object as libbpf holds it: nothing to look into from here. */
 export interface BpfHandle {
   readonly isBpfHandle: never;
@@ -116,7 +146,16 @@ interface MachineCalls {
   libraryLookUp(name: string, symbol: string): [result: number, pathOrReason: string];
 }
 
-export interface Addon extends MemoryCalls, FdCalls, SocketCalls, ThreadCalls, BpfCalls, UserfaultCalls, MachineCalls {}
+export interface Addon
+  extends WatchCalls,
+    AtomicCalls,
+    MemoryCalls,
+    FdCalls,
+    SocketCalls,
+    ThreadCalls,
+    BpfCalls,
+    UserfaultCalls,
+    MachineCalls {}
 
 function load(): Addon {
   // MILLRACE_ADDON lets the tests run the same code against the sanitizer build.

@@ -2,6 +2,7 @@
 
 export { type Address, decodeAddress, encodeAddress, type Family, formatAddress, ip } from './address.ts';
 export { compareExchange, fetchAdd, loadAcquire, storeRelease } from './atomics.ts';
+export { compareSwap64, fetchAdd64, high64, low64 } from './atomics64.ts';
 export { type BpfAttachment, BpfLink, type BpfLoadOptions, BpfObject } from './bpf.ts';
 export { BpfError } from './bpf-error.ts';
 export { BpfMap, type BpfMapSpec } from './bpf-map.ts';
@@ -14,3 +15,4 @@ export { AGAIN } from './result.ts';
 export { Socket, type SocketOption } from './socket.ts';
 export { monotonicNs, nameThread, pinThread, threadAffinity, threadId } from './thread.ts';
 export { UserfaultFd } from './userfault.ts';
+export { FdWatch } from './watch.ts';

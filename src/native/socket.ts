@@ -172,6 +172,15 @@ export class Socket extends Fd {
     return this.getNumber(level, name);
   }
 
+  /** Unix only: who was at the other end when it connected, as the kernel knows it. */
+  get peerCredentials(): { readonly pid: number; readonly uid: number; readonly gid: number } {
+    // SOL_SOCKET, SO_PEERCRED: struct ucred
+    const bytes = new Uint8Array(12);
+    check(addon.getsockopt(this.fd, 1, 17, bytes), 'getsockopt', 'peer credentials');
+    const view = new DataView(bytes.buffer);
+    return { pid: view.getInt32(0, true), uid: view.getUint32(4, true), gid: view.getUint32(8, true) };
+  }
+
   /** On close: drop what is unsent and reset the connection. */
   resetOnClose(): void {
     // struct linger { int l_onoff = 1, l_linger = 0 }
