@@ -22,7 +22,7 @@ function trackedC(): string[] {
 }
 
 const bin = (name: string): string => join(root, 'node_modules/.bin', name);
-const sources = ['src', 'test', 'tools'];
+const sources = ['src', 'test', 'tools', 'examples'];
 
 const checks: readonly Check[] = [
   { name: 'types (tsc)', command: [bin('tsc'), '--project', 'tsconfig.json'] },

@@ -4,8 +4,9 @@ import { UsageError } from '../errors.ts';
 import { didYouMean } from '../suggest.ts';
 import { nativeRows } from './native.ts';
 import type { Row } from './row.ts';
+import { verbsRows } from './verbs.ts';
 
-export const rows: readonly Row[] = [...nativeRows];
+export const rows: readonly Row[] = [...nativeRows, ...verbsRows];
 
 /** Ids, or patterns with `*` (`native.*`, `proxy.redis.*`); none means all. In the table's order, each once. */
 export function selectRows(patterns: readonly string[], all: readonly Row[] = rows): readonly Row[] {

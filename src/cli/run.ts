@@ -5,13 +5,15 @@ import { packageVersion } from '../version.ts';
 import { addBench } from './bench.ts';
 import type { AddCommand } from './command.ts';
 import { addDemo } from './demo.ts';
+import { addDev } from './dev.ts';
 import { addDoctor } from './doctor.ts';
 import { exitCode, exitCodeOf } from './exit-code.ts';
 import { addLab } from './lab.ts';
 import { painter } from './paint.ts';
+import { addPerf } from './perf.ts';
 import type { World } from './world.ts';
 
-const commands: readonly AddCommand[] = [addDemo, addDoctor, addLab, addBench];
+const commands: readonly AddCommand[] = [addDemo, addDoctor, addDev, addPerf, addLab, addBench];
 
 export async function run(args: readonly string[], world: World): Promise<number> {
   let code: number = exitCode.ok;

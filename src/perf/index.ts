@@ -1,0 +1,19 @@
+// The perftest-like tools: what they measure, and running one side of them.
+
+export { dial } from './conversation.ts';
+export { RoundTrips } from './latency.ts';
+export { Pace } from './pace.ts';
+export {
+  checkParameters,
+  defaultIterations,
+  defaultSize,
+  type PerfParameters,
+  type PerfTest,
+  perfTests,
+  testTitles,
+} from './parameters.ts';
+export { type PerfDocument, tableOf } from './report.ts';
+export { requestRows } from './rows.ts';
+export { type ClientOptions, type PerfOptions, runClient, runServer } from './run.ts';
+export { openPerfDevice, type Session, startSession } from './session.ts';
+export { summarizeSamples } from './statistics.ts';

@@ -1,0 +1,45 @@
+// Lets a loop that spins give the event loop a turn now and then, and ends it when nothing moves any more.
+
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { MillraceError } from '../errors.ts';
+import { monotonicNs } from '../native/index.ts';
+
+/** A loop that is busy pauses this often: for signals, and for the news that the peer is gone. */
+const busyNs = 100e6;
+/** One that waits pauses sooner, and leaves the processor to others for a ms: the peer may need this very one. */
+const idleNs = 2e6;
+const idleMs = 1;
+const stalledNs = 20e9;
+
+export class Pace {
+  readonly #check: () => void;
+  #pausedNs = monotonicNs();
+  #movedNs = this.#pausedNs;
+  #moves = -1;
+  #isIdle = false;
+
+  /** `check` throws when the loop must end. */
+  constructor(check: () => void) {
+    this.#check = check;
+  }
+
+  /** Whether it is time for `pause`. `moves` is any count that grows while things move. Cheap enough for every 100th turn. */
+  isDue(moves: number): boolean {
+    const nowNs = monotonicNs();
+    if (moves !== this.#moves) {
+      this.#moves = moves;
+      this.#movedNs = nowNs;
+    }
+    this.#isIdle = nowNs - this.#movedNs > idleNs;
+    return nowNs - this.#pausedNs > (this.#isIdle ? idleNs : busyNs);
+  }
+
+  /** Throws when the loop must end, or when nothing has moved for long. */
+  async pause(): Promise<void> {
+    await (this.#isIdle ? sleep(idleMs) : nextTurn());
+    this.#check();
+    this.#pausedNs = monotonicNs();
+    if (this.#pausedNs - this.#movedNs < stalledNs) return;
+    throw new MillraceError('MILLRACE_ERR_FAILED', `perf: nothing has moved for ${stalledNs / 1e9} s`);
+  }
+}

@@ -1,0 +1,9 @@
+// `millrace/verbs`: the object model with the providers that come with millrace.
+
+import { registerProvider } from '../verbs/index.ts';
+import { softProvider } from './soft/index.ts';
+
+registerProvider(softProvider);
+
+export * from '../verbs/index.ts';
+export { type FaultPlan, openSoftDevice, type SoftDeviceOptions, type SoftWire } from './soft/index.ts';

@@ -1,0 +1,234 @@
+// Frames over a byte stream: assembles what comes in, straight to its place, and sends what the QP has to say.
+
+import { crc32 } from 'node:zlib';
+import { AGAIN, type SharedMemory } from '../../native/index.ts';
+import type { FaultSource } from './fault-plan.ts';
+import { frameProblem, HEADER_BYTES, HEADER_WORDS, headerRow } from './frame.ts';
+import { Pieces } from './pieces.ts';
+import type { ByteStream } from './stream.ts';
+
+/** The QP, as its link sees it. */
+export interface FrameHandler {
+  /** A header has come. Says where its payload goes, or returns false to have it thrown away. */
+  onHeader(header: Uint32Array, into: Pieces): boolean;
+  /** The payload is in its place. `isIntact` is false when its sum is wrong. */
+  onFrame(header: Uint32Array, isIntact: boolean): void;
+  /** Fills in the next frame, if there is one. */
+  nextFrame(header: Uint32Array, payload: Pieces): boolean;
+  onBroken(reason: string): void;
+}
+
+export interface LinkOptions {
+  /** Private to the link: 2 headers, and room for payload that nobody wants. */
+  readonly scratch: SharedMemory;
+  /** Frames carry sums that are checked. Both ends must agree. */
+  readonly hasSums: boolean;
+  readonly faults: FaultSource | undefined;
+}
+
+const TX_OFFSET = 64;
+const TRASH_OFFSET = 4096;
+export const SCRATCH_BYTES = 4096 + 65_536;
+
+/** So that one busy peer does not keep the others waiting. */
+const FRAMES_A_TURN = 256;
+
+export class Link {
+  readonly #stream: ByteStream;
+  readonly #handler: FrameHandler;
+  readonly #options: LinkOptions;
+  readonly #rxHeader: Uint32Array;
+  readonly #txHeader: Uint32Array;
+  readonly #rxPieces = new Pieces();
+  readonly #txPayload = new Pieces();
+  readonly #tx = new Pieces();
+  #rxBytes = 0;
+  #rxIsWanted = false;
+  #txBytes = 0;
+  #isSending = false;
+  #isClosed = false;
+  #isPumping = false;
+  /** Not before this time, in ns; a fault plan's doing. */
+  #sendAfterNs = 0;
+
+  constructor(stream: ByteStream, handler: FrameHandler, options: LinkOptions) {
+    this.#stream = stream;
+    this.#handler = handler;
+    this.#options = options;
+    const { buffer } = options.scratch;
+    this.#rxHeader = new Uint32Array(buffer, 0, HEADER_WORDS);
+    this.#txHeader = new Uint32Array(buffer, TX_OFFSET, HEADER_WORDS);
+  }
+
+  get mayReceive(): boolean {
+    return !this.#isClosed && this.#stream.mayReceive;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Receives and sends until nothing moves. True when it stopped for the others' sake and has more to do. */
+  pump(nowNs: number): boolean {
+    if (this.#isClosed || this.#isPumping) return false;
+    this.#isPumping = true;
+    try {
+      const hasMore = this.#receive();
+      this.#transmit(nowNs);
+      if (!this.#isClosed) this.#stream.flush();
+      return hasMore && !this.#isClosed;
+    } catch (error) {
+      this.#break(error instanceof Error ? error.message : String(error));
+      return false;
+    } finally {
+      this.#isPumping = false;
+    }
+  }
+
+  /** When a fault plan holds frames back, until when. 0: not at all. */
+  get heldUntilNs(): number {
+    return this.#sendAfterNs;
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#stream.close();
+  }
+
+  #break(reason: string): void {
+    if (this.#isClosed) return;
+    this.close();
+    this.#handler.onBroken(reason);
+  }
+
+  #receive(): boolean {
+    const { scratch, faults } = this.#options;
+    let frames = 0;
+    while (!this.#isClosed) {
+      if (frames === FRAMES_A_TURN || faults?.isSlow() === true) return true;
+      if (this.#rxBytes < HEADER_BYTES) {
+        const got = this.#stream.receive(scratch, this.#rxBytes, HEADER_BYTES - this.#rxBytes);
+        if (got === AGAIN) return false;
+        if (got === 0) {
+          this.#break('the peer closed the connection');
+          return false;
+        }
+        this.#rxBytes += got;
+        if (this.#rxBytes < HEADER_BYTES || !this.#beginFrame()) continue;
+      }
+      const missing = HEADER_BYTES + this.#rxHeader[headerRow.payloadBytes] - this.#rxBytes;
+      if (missing > 0) {
+        const got = this.#receivePayload(missing);
+        if (got === AGAIN) return false;
+        if (got === 0) {
+          this.#break('the peer closed the connection in the middle of a message');
+          return false;
+        }
+        this.#rxBytes += got;
+        if (got < missing) continue;
+      }
+      frames++;
+      this.#rxBytes = 0;
+      if (this.#rxIsWanted || this.#rxHeader[headerRow.payloadBytes] === 0) {
+        this.#handler.onFrame(this.#rxHeader, this.#rxIsWanted ? this.#isPayloadIntact() : true);
+      }
+    }
+    return false;
+  }
+
+  /** False when the header is not to be trusted, and the link is broken. */
+  #beginFrame(): boolean {
+    const header = this.#rxHeader;
+    const problem = frameProblem(header) ?? (this.#isHeaderIntact() ? undefined : 'a frame whose header sum is wrong');
+    if (problem !== undefined) {
+      this.#break(`the peer sent ${problem}`);
+      return false;
+    }
+    this.#rxPieces.clear();
+    this.#rxIsWanted = this.#handler.onHeader(header, this.#rxPieces);
+    return true;
+  }
+
+  #receivePayload(missing: number): number {
+    if (!this.#rxIsWanted) {
+      return this.#stream.receive(this.#options.scratch, TRASH_OFFSET, Math.min(missing, SCRATCH_BYTES - TRASH_OFFSET));
+    }
+    let skip = this.#rxBytes - HEADER_BYTES;
+    const { memories, offsets, lengths, count } = this.#rxPieces;
+    for (let piece = 0; piece < count; piece++) {
+      if (skip < lengths[piece]) {
+        const length = Math.min(lengths[piece] - skip, missing);
+        return this.#stream.receive(memories[piece], offsets[piece] + skip, length);
+      }
+      skip -= lengths[piece];
+    }
+    throw new Error('a payload without a place');
+  }
+
+  #transmit(nowNs: number): void {
+    const { faults, scratch } = this.#options;
+    while (!this.#isClosed) {
+      if (!this.#isSending) {
+        if (nowNs < this.#sendAfterNs) return;
+        this.#sendAfterNs = 0;
+        this.#txPayload.clear();
+        if (!this.#handler.nextFrame(this.#txHeader, this.#txPayload)) return;
+        if (this.#options.hasSums) this.#addSums();
+        this.#tx.clear();
+        this.#tx.add(scratch, TX_OFFSET, HEADER_BYTES);
+        const { memories, offsets, lengths, count } = this.#txPayload;
+        for (let piece = 0; piece < count; piece++) this.#tx.add(memories[piece], offsets[piece], lengths[piece]);
+        if (faults !== undefined) {
+          const fate = faults.next(this.#tx);
+          if (fate.kind === 'disconnect') {
+            this.#break('the fault plan cut the connection');
+            return;
+          }
+          if (fate.kind === 'drop') continue;
+          if (fate.kind === 'delay') this.#sendAfterNs = nowNs + fate.ns;
+        }
+        this.#isSending = true;
+        this.#txBytes = 0;
+        if (nowNs < this.#sendAfterNs) return;
+      }
+      const sent = this.#stream.send(this.#tx, this.#txBytes);
+      if (sent === AGAIN) return;
+      this.#txBytes += sent;
+      if (this.#txBytes === this.#tx.totalBytes) this.#isSending = false;
+    }
+  }
+
+  #addSums(): void {
+    const header = this.#txHeader;
+    header[headerRow.payloadSum] = sumOf(this.#txPayload, header[headerRow.payloadBytes]);
+    header[headerRow.headerSum] = headerSum(header);
+  }
+
+  #isHeaderIntact(): boolean {
+    return !this.#options.hasSums || headerSum(this.#rxHeader) === this.#rxHeader[headerRow.headerSum];
+  }
+
+  #isPayloadIntact(): boolean {
+    if (!this.#options.hasSums) return true;
+    return sumOf(this.#rxPieces, this.#rxHeader[headerRow.payloadBytes]) === this.#rxHeader[headerRow.payloadSum];
+  }
+}
+
+function headerSum(header: Uint32Array): number {
+  const bytes = new Uint8Array(header.buffer, header.byteOffset, HEADER_BYTES);
+  const copy = bytes.slice();
+  copy.fill(0, headerRow.headerSum * 4, headerRow.headerSum * 4 + 4);
+  return crc32(copy);
+}
+
+function sumOf(pieces: Pieces, totalBytes: number): number {
+  let sum = 0;
+  let left = totalBytes;
+  for (let piece = 0; piece < pieces.count && left > 0; piece++) {
+    const length = Math.min(left, pieces.lengths[piece]);
+    sum = crc32(new Uint8Array(pieces.memories[piece].buffer, pieces.offsets[piece], length), sum);
+    left -= length;
+  }
+  return sum;
+}

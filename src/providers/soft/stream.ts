@@ -1,0 +1,16 @@
+// What carries frames: bytes in order, both ways, without blocking. A TCP socket is one, two rings in shared memory are one.
+
+import type { SharedMemory } from '../../native/index.ts';
+import type { Pieces } from './pieces.ts';
+
+export interface ByteStream {
+  /** Sends what comes after the first `skip` bytes of the pieces. How many bytes were taken, or AGAIN. Throws when broken. */
+  send(pieces: Pieces, skip: number): number;
+  /** Bytes received, AGAIN, or 0 when the peer has closed. Throws when broken. */
+  receive(memory: SharedMemory, offset: number, length: number): number;
+  /** After a burst: wakes a peer that sleeps. */
+  flush(): void;
+  /** Whether a receive is worth trying; looks at memory only. */
+  readonly mayReceive: boolean;
+  close(): void;
+}

@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { duplexPair } from 'node:stream';
+import { describe, test } from 'node:test';
+import { paperDevice } from './fixtures/paper-device.ts';
+import { access, climb, connectQp, decodeEndpoint, localEndpoint, type Qp, readLine, writeLine } from './index.ts';
+
+function paperQp(): Qp {
+  const device = paperDevice();
+  return device.createPd().createQp({ sendCq: device.createCq() });
+}
+
+const everything = access.localWrite | access.remoteWrite | access.remoteRead;
+
+describe('connecting a QP', () => {
+  test('a QP that is on its way already, or of a kind that is not connected, is refused', async () => {
+    const [here] = duplexPair();
+    const qp = paperQp();
+    qp.init();
+    climb(qp, localEndpoint(qp), localEndpoint(paperQp()));
+    await assert.rejects(connectQp(here, qp), { code: 'MILLRACE_ERR_USAGE', message: /it is in RTS already/ });
+    const device = paperDevice();
+    const datagrams = device.createPd().createQp({ type: 'UD', sendCq: device.createCq() });
+    await assert.rejects(connectQp(here, datagrams), { code: 'MILLRACE_ERR_USAGE', message: /only RC/ });
+  });
+
+  test('a region that nobody could reach is refused', async () => {
+    const qp = paperQp();
+    const regions = { ring: qp.pd.allocate({ sizeBytes: 64 }) };
+    await assert.rejects(connectQp(duplexPair()[0], qp, { regions }), { message: /ring allows no remote access/ });
+  });
+
+  test('a peer that goes away, talks nonsense, keeps its regions to itself or never gets ready is an error', async () => {
+    const cases: [string, (there: ReturnType<typeof duplexPair>[0]) => void, RegExp][] = [
+      ['goes', (there) => void there.end(), /closed the connection/],
+      ['nonsense', (there) => void there.write('{"v":1}\n'), /makes no sense: gid missing/],
+      ['no ring', (there) => writeLine(there, encoded()), /does not offer the region ring/],
+    ];
+    for (const [, misbehave, message] of cases) {
+      const [here, there] = duplexPair();
+      const connecting = connectQp(here, paperQp(), { expect: ['ring'] });
+      misbehave(there);
+      await assert.rejects(connecting, { code: 'MILLRACE_ERR_FAILED', message });
+    }
+    const [here, there] = duplexPair();
+    const connecting = connectQp(here, paperQp());
+    writeLine(there, encoded());
+    writeLine(there, { ready: 'perhaps' });
+    await assert.rejects(connecting, { message: /did not say that it is ready/ });
+  });
+
+  test('an abort ends the wait', async () => {
+    const controller = new AbortController();
+    const connecting = connectQp(duplexPair()[0], paperQp(), { signal: controller.signal });
+    controller.abort(new Error('too slow'));
+    await assert.rejects(connecting, /too slow/);
+  });
+
+  test('both sides end in RTS, know each other’s regions, and what follows is still in the socket', async () => {
+    const [here, there] = duplexPair();
+    const [one, other] = [paperQp(), paperQp()];
+    const ring = one.pd.allocate({ sizeBytes: 128, access: everything });
+    const shared = other.pd.allocate({ sizeBytes: 64, access: everything });
+    // Receives can be posted before anybody sends.
+    other.init();
+    const first = connectQp(here, one, { regions: { ring } }).then((connected) => {
+      writeLine(here, 'first words');
+      return connected;
+    });
+    const regions = { all: shared.remote() };
+    const [atOne, atOther] = await Promise.all([first, connectQp(there, other, { regions, expect: ['ring'] })]);
+    assert.deepEqual([one.state, other.state], ['RTS', 'RTS']);
+    assert.deepEqual(atOne.remote.qpNumber, other.number);
+    // A region is given by a key for this peer alone, plain data as it is.
+    assert.deepEqual(atOther.regions.ring, { address: ring.address, rkey: ring.grant(one), sizeBytes: 128 });
+    assert.deepEqual(atOne.regions.all, { address: shared.address, rkey: shared.rkey, sizeBytes: 64 });
+    assert.equal(await readLine(there), 'first words');
+    assert.equal(here.listenerCount('error') + here.listenerCount('readable'), 0);
+  });
+
+  test('nobody is ready before the other side has climbed, too', async () => {
+    const [here, there] = duplexPair();
+    const [one, other] = [paperQp(), paperQp()];
+    let isConnected = false;
+    const connecting = connectQp(here, one).then(() => {
+      isConnected = true;
+    });
+    const remote = decodeEndpoint(await readLine(there));
+    other.init();
+    const local = localEndpoint(other);
+    writeLine(there, { v: 1, ...local });
+    assert.deepEqual(await readLine(there), { ready: one.number });
+    assert.equal(isConnected, false);
+    climb(other, local, remote);
+    writeLine(there, { ready: other.number });
+    await connecting;
+  });
+});
+
+function encoded(): object {
+  return { v: 1, ...localEndpoint(paperQp()) };
+}

@@ -1,0 +1,108 @@
+// Connecting two QPs over a socket: both sides tell what they are, climb to RTS, and wait until the other has, too.
+
+import type { Duplex } from 'node:stream';
+import { MillraceError, UsageError } from '../errors.ts';
+import { access } from './access.ts';
+import { decodeEndpoint, type Endpoint, encodeEndpoint, localEndpoint, randomPsn } from './endpoint.ts';
+import { readLine, writeLine } from './line.ts';
+import { Mr, type RemoteRegion } from './mr.ts';
+import type { Qp } from './qp.ts';
+import type { Mtu } from './qp-state.ts';
+
+/** What the two sides need not agree on. The numbers are codes of the InfiniBand specification: see QpAttributes. */
+export interface ClimbOptions {
+  readonly minRnrTimer?: number;
+  /** Default 18: about a second, seven times. A peer in software may be busy with something else for a while. */
+  readonly timeout?: number;
+  readonly retryCount?: number;
+  readonly rnrRetry?: number;
+  readonly maxRdAtomic?: number;
+}
+
+export interface ConnectOptions<Name extends string = string> extends ClimbOptions {
+  /** What the peer may reach. A region gets a key of its own for this peer; give `mr.remote(rkey)` to choose one. */
+  readonly regions?: Readonly<Record<string, Mr | RemoteRegion>>;
+  /** Regions the peer must offer. */
+  readonly expect?: readonly Name[];
+  readonly signal?: AbortSignal;
+}
+
+export interface Connected<Name extends string = string> {
+  readonly local: Endpoint;
+  readonly remote: Endpoint;
+  /** The peer's, by name. */
+  readonly regions: Readonly<Record<Name, RemoteRegion>>;
+}
+
+/** From INIT to RTS. */
+export function climb(qp: Qp, local: Endpoint, remote: Endpoint, options: ClimbOptions = {}): void {
+  const { maxRdAtomic = Math.min(16, qp.pd.device.attributes.maxRdAtomic) } = options;
+  const { minRnrTimer = 12, timeout = 18, retryCount = 7, rnrRetry = 7 } = options;
+  qp.modify('RTR', {
+    path: { gid: remote.gid, lid: remote.lid },
+    pathMtu: Math.min(local.mtu, remote.mtu) as Mtu,
+    destQpNumber: remote.qpNumber,
+    rqPsn: remote.psn,
+    maxDestRdAtomic: maxRdAtomic,
+    minRnrTimer,
+  });
+  qp.modify('RTS', { sqPsn: local.psn, timeout, retryCount, rnrRetry, maxRdAtomic });
+}
+
+/**
+ * Resolves when both QPs are in RTS. The QP comes in RESET, or in INIT if receives are to be there from the start. The
+ * socket stays open and the caller's; bytes after the exchange are still in it. A QP that could not be connected stays
+ * where it got to: close it.
+ */
+export async function connectQp<const Name extends string = string>(
+  socket: Duplex,
+  qp: Qp,
+  options: ConnectOptions<Name> = {},
+): Promise<Connected<Name>> {
+  const { regions = {}, expect = [], signal, ...climbing } = options;
+  if (qp.type !== 'RC') throw new UsageError(`connect QP ${qp.number}: only RC is connected, this is ${qp.type}`);
+  if (qp.state === 'RESET') qp.init();
+  if (qp.state !== 'INIT') throw new UsageError(`connect QP ${qp.number}: it is in ${qp.state} already`);
+  const local = localEndpoint(qp, randomPsn(), offered(qp, regions));
+  const lines = signal === undefined ? {} : { signal };
+
+  // Between two lines nobody else listens; the next read tells what happened.
+  const ignore = (): void => {};
+  socket.on('error', ignore);
+  try {
+    writeLine(socket, encodeEndpoint(local));
+    const remote = decodeEndpoint(await readLine(socket, lines));
+    for (const name of expect) {
+      if (!(name in remote.regions)) throw failed(qp, `the peer does not offer the region ${name}`);
+    }
+    climb(qp, local, remote, climbing);
+    // Who sends before the other side is in RTR is not heard.
+    writeLine(socket, { ready: qp.number });
+    const answer = await readLine(socket, lines);
+    if (!isReady(answer, remote)) throw failed(qp, 'the peer did not say that it is ready');
+    return { local, remote, regions: remote.regions };
+  } finally {
+    socket.off('error', ignore);
+  }
+}
+
+function offered(qp: Qp, regions: Readonly<Record<string, Mr | RemoteRegion>>): Record<string, RemoteRegion> {
+  const remoteAccess = access.remoteRead | access.remoteWrite | access.remoteAtomic;
+  return Object.fromEntries(
+    Object.entries(regions).map(([name, region]) => {
+      if (!(region instanceof Mr)) return [name, region];
+      if ((region.access & remoteAccess) === 0) {
+        throw new UsageError(`connect QP ${qp.number}: the region ${name} allows no remote access`);
+      }
+      return [name, region.remote(region.grant(qp))];
+    }),
+  );
+}
+
+function isReady(answer: unknown, remote: Endpoint): boolean {
+  return typeof answer === 'object' && answer !== null && 'ready' in answer && answer.ready === remote.qpNumber;
+}
+
+function failed(qp: Qp, reason: string): MillraceError {
+  return new MillraceError('MILLRACE_ERR_FAILED', `connect QP ${qp.number}: ${reason}`);
+}

@@ -1,0 +1,52 @@
+// The object model of RDMA. `millrace/verbs` is this with the built-in providers (src/providers/index.ts).
+
+export { access, accessProblem, formatAccess } from './access.ts';
+export { CompletionChannel } from './channel.ts';
+export {
+  type Completion,
+  CompletionBatch,
+  type CompletionOpcode,
+  type CompletionStatus,
+  completionFlags,
+  completionOpcodes,
+  completionRow,
+  completionStatuses,
+  likelyCauses,
+  statusName,
+} from './completion.ts';
+export { CompletionError } from './completion-error.ts';
+export { type ClimbOptions, type Connected, type ConnectOptions, climb, connectQp } from './connect.ts';
+export { Cq, type CqOptions } from './cq.ts';
+export { Device, type DeviceEvents } from './device.ts';
+export { decodeEndpoint, type Endpoint, encodeEndpoint, localEndpoint, randomPsn } from './endpoint.ts';
+export { formatGid, type Gid, gidBytes } from './gid.ts';
+export { type LineOptions, readLine, writeLine } from './line.ts';
+export { Mr, type RemoteRegion } from './mr.ts';
+export { type AllocateOptions, Pd, type RegisterOptions } from './pd.ts';
+export type * from './provider.ts';
+export { Qp, type QpOptions } from './qp.ts';
+export {
+  checkStep,
+  type Mtu,
+  type PathTo,
+  type QpAttributes,
+  type QpState,
+  type QpType,
+  qpStates,
+} from './qp-state.ts';
+export { listDevices, openDevice, registerProvider } from './registry.ts';
+export { type Received, Requests, type SendOptions } from './requests.ts';
+export { Srq, type SrqOptions } from './srq.ts';
+export {
+  type BatchOptions,
+  ReceiveBatch,
+  read64,
+  receiveRow,
+  SendBatch,
+  type SendOpcode,
+  sendFlags,
+  sendOpcodes,
+  sendRow,
+  sgeRow,
+  write64,
+} from './work-request.ts';

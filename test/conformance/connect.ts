@@ -1,0 +1,89 @@
+// Climbing the ladder by hand: the attributes of each step, and two QPs brought to RTS.
+
+import { access, type Device, type PathTo, type Qp, type QpAttributes, type QpState } from '../../src/verbs/index.ts';
+
+export const allAccess = access.localWrite | access.remoteWrite | access.remoteRead | access.remoteAtomic;
+
+/** First PSNs, close to where they wrap so that every suite runs over it. */
+export const PSN_OF_LEFT = 0xff_fff0;
+export const PSN_OF_RIGHT = 0xff_ff00;
+
+export interface ConnectOptions {
+  readonly gidIndex?: number;
+  readonly access?: number;
+  /** In place of what the steps would be told. */
+  readonly attributes?: QpAttributes;
+}
+
+export interface PeerOf {
+  readonly device: Device;
+  readonly qpNumber: number;
+  readonly psn: number;
+}
+
+export function pathTo(device: Device, gidIndex = 0): PathTo {
+  const { gids, lid } = device.port();
+  return { gid: gids[gidIndex] ?? '', lid, gidIndex };
+}
+
+export function initAttributes(flags: number = allAccess): QpAttributes {
+  return { portNumber: 1, access: flags };
+}
+
+export function rtrAttributes(local: Device, peer: PeerOf, options: ConnectOptions = {}): QpAttributes {
+  const pathMtu =
+    local.port().activeMtu < peer.device.port().activeMtu ? local.port().activeMtu : peer.device.port().activeMtu;
+  return {
+    path: pathTo(peer.device, options.gidIndex),
+    pathMtu,
+    destQpNumber: peer.qpNumber,
+    rqPsn: peer.psn,
+    maxDestRdAtomic: 4,
+    minRnrTimer: 5,
+    ...pick(options.attributes, ['path', 'pathMtu', 'destQpNumber', 'rqPsn', 'maxDestRdAtomic', 'minRnrTimer']),
+  };
+}
+
+export function rtsAttributes(psn: number, options: ConnectOptions = {}): QpAttributes {
+  return {
+    sqPsn: psn,
+    timeout: 16,
+    retryCount: 7,
+    rnrRetry: 7,
+    maxRdAtomic: 4,
+    ...pick(options.attributes, ['sqPsn', 'timeout', 'retryCount', 'rnrRetry', 'maxRdAtomic']),
+  };
+}
+
+/** From RESET as far up as asked. */
+export function climb(qp: Qp, to: QpState, psn: number, peer: PeerOf, options: ConnectOptions = {}): void {
+  if (to === 'RESET') return;
+  qp.modify('INIT', initAttributes(options.access));
+  if (to === 'INIT') return;
+  if (to !== 'ERR') {
+    qp.modify('RTR', rtrAttributes(qp.pd.device, peer, options));
+    if (to === 'RTR') return;
+    qp.modify('RTS', rtsAttributes(psn, options));
+    if (to === 'RTS') return;
+  }
+  qp.modify(to);
+}
+
+/** Both from RESET to RTS, each knowing the other. */
+export function connectPair(
+  left: Qp,
+  right: Qp,
+  forLeft: ConnectOptions = {},
+  forRight: ConnectOptions = forLeft,
+): void {
+  const leftPeer = { device: right.pd.device, qpNumber: right.number, psn: PSN_OF_RIGHT };
+  const rightPeer = { device: left.pd.device, qpNumber: left.number, psn: PSN_OF_LEFT };
+  climb(left, 'RTR', PSN_OF_LEFT, leftPeer, forLeft);
+  climb(right, 'RTR', PSN_OF_RIGHT, rightPeer, forRight);
+  left.modify('RTS', rtsAttributes(PSN_OF_LEFT, forLeft));
+  right.modify('RTS', rtsAttributes(PSN_OF_RIGHT, forRight));
+}
+
+function pick(attributes: QpAttributes = {}, names: readonly (keyof QpAttributes)[]): QpAttributes {
+  return Object.fromEntries(Object.entries(attributes).filter(([name]) => names.includes(name as keyof QpAttributes)));
+}

@@ -1,0 +1,62 @@
+// Waiting without sleeping: ask again after each turn of the event loop, until a deadline.
+
+import assert from 'node:assert/strict';
+import { type Completion, CompletionBatch, type Cq } from '../../src/verbs/index.ts';
+
+export const DEADLINE_MS = 10_000;
+
+/** One turn of the event loop: whatever devices, sockets and timers have to do gets done. */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}
+
+/** Resolves with the time it took in ms. */
+export async function until(what: string, isSo: () => boolean, deadlineMs: number = DEADLINE_MS): Promise<number> {
+  const startMs = performance.now();
+  while (!isSo()) {
+    if (performance.now() - startMs > deadlineMs) throw new Error(`waited ${deadlineMs} ms in vain: ${what}`);
+    await turn();
+  }
+  return performance.now() - startMs;
+}
+
+/** What is in the CQ now. */
+export function reap(cq: Cq, atMost = 64): Completion[] {
+  using batch = new CompletionBatch(atMost);
+  const count = cq.poll(batch);
+  return Array.from({ length: count }, (_, index) => batch.toCompletion(index));
+}
+
+/** The next `count` completions, in order. Throws with what did come. */
+export async function drain(cq: Cq, count: number, deadlineMs: number = DEADLINE_MS): Promise<Completion[]> {
+  using batch = new CompletionBatch(Math.max(1, Math.min(count, 1024)));
+  const completions: Completion[] = [];
+  const startMs = performance.now();
+  while (completions.length < count) {
+    const polled = cq.poll(batch);
+    for (let index = 0; index < polled; index++) completions.push(batch.toCompletion(index));
+    if (polled > 0) continue;
+    if (performance.now() - startMs > deadlineMs) {
+      assert.fail(`${completions.length} of ${count} completions in ${deadlineMs} ms: ${format(completions)}`);
+    }
+    await turn();
+  }
+  return completions;
+}
+
+/** Lets the world go round a number of times, and returns what came meanwhile: for what must not come. */
+export async function settle(cq: Cq, turns = 200): Promise<Completion[]> {
+  const completions: Completion[] = [];
+  for (let index = 0; index < turns; index++) {
+    completions.push(...reap(cq));
+    await turn();
+  }
+  return completions;
+}
+
+export function format(completions: readonly Completion[]): string {
+  const last = completions.slice(-20).map(({ wrId, status }) => `${wrId}:${status}`);
+  return `${completions.length > 20 ? '... ' : ''}${last.join(' ') || 'none'}`;
+}
