@@ -1,3 +1,5 @@
+// A peer process that is killed, or stopped and continued.
+
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';

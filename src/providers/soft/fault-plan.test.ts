@@ -1,3 +1,5 @@
+// The source of faults by itself: the same for a seed, and true to its rates.
+
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';

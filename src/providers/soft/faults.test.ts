@@ -1,3 +1,5 @@
+// Fault plans of every kind: requests complete right, or the QP ends in ERR with a clean flush.
+
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';

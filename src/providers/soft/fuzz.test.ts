@@ -1,3 +1,5 @@
+// A million inputs for the decoders of the wires.
+
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { FuzzedQp } from './fixtures/fuzzed-qp.ts';

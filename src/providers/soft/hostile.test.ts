@@ -1,3 +1,5 @@
+// A peer that means harm, live: it loses its QP, and nobody else notices.
+
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
@@ -62,6 +64,15 @@ function attacks(known: Known): readonly Attack[] {
     // Followed by nonsense, so that it ends badly whatever came of it.
     return Buffer.concat([bytes.subarray(0, length), Buffer.alloc(256, 0xee)]);
   });
+  // Each alone is a request like any other; so many without reading an answer are not.
+  const atomics = Array.from({ length: 5000 }, (_, index) =>
+    frame(frameTypes.fetchAdd, (words) => {
+      words[headerRow.sequence] = 100 + index;
+      words[headerRow.rkey] = known.rkey;
+      words[headerRow.remoteAddress] = known.address;
+      words[headerRow.remoteAddress + 1] = Math.floor(known.address / 2 ** 32);
+    }),
+  );
   const reads = Array.from({ length: 5000 }, (_, index) =>
     frame(frameTypes.read, (words) => {
       words[headerRow.sequence] = 100 + index;
@@ -85,7 +96,7 @@ function attacks(known: Known): readonly Attack[] {
     Buffer.concat(reads),
   ];
   // A promise of a gigabyte, and nothing of it.
-  const open = [frame(frameTypes.send, () => {}, 0x4000_0000), ...mutated];
+  const open = [frame(frameTypes.send, () => {}, 0x4000_0000), Buffer.concat(atomics), ...mutated];
   return [...fatal.map((bytes) => ({ bytes, isFatal: true })), ...open.map((bytes) => ({ bytes, isFatal: false }))];
 }
 

@@ -1,3 +1,5 @@
+// What several processes do together: atomics, idling, and leaving without a word.
+
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';

@@ -44,6 +44,7 @@ export interface QpOwner {
 /** What the shm wire adds to a link: the peer's memory. */
 export interface DirectAccess {
   execute(words: Uint32Array, row: number, local: Pieces): boolean;
+  isMapped(rkey: number): boolean;
   map(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow>;
 }
 
@@ -262,6 +263,10 @@ export class SoftQp implements ProviderQp, FrameHandler, RequesterOwner, Respond
 
   direct(words: Uint32Array, row: number, local: Pieces): boolean {
     return this.#direct?.execute(words, row, local) ?? false;
+  }
+
+  isMapped(rkey: number): boolean {
+    return this.#direct?.isMapped(rkey) ?? false;
   }
 
   async mapRemote(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow> {

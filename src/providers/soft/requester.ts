@@ -43,6 +43,8 @@ export interface RequesterOwner {
   cancelWait(): void;
   /** Carries a request out in the peer's mapped memory; false when it must go as a frame. */
   direct(words: Uint32Array, row: number, local: Pieces): boolean;
+  /** Whether the memory behind a key is mapped here. */
+  isMapped(rkey: number): boolean;
 }
 
 export interface RequesterSettings {
@@ -267,7 +269,9 @@ export class Requester {
         return false;
       }
       if (opcode !== sendOpcodes.send && opcode !== sendOpcodes.sendWithImm && opcode !== sendOpcodes.writeWithImm) {
-        // Directly in the peer's memory, once all before it are done.
+        // Directly in the peer's memory, once all before it are done: worth waiting for, or a queue that is never empty
+        // would never get there.
+        if (this.#sent > 0 && this.#owner.isMapped(this.#words[row + sendRow.rkey])) return false;
         if (this.#sent === 0 && this.#owner.direct(this.#words, row, payload)) {
           this.#completeFirst(completionStatuses.SUCCESS, false);
           continue;
@@ -327,8 +331,13 @@ export class Requester {
   onAck(sequence: number): string | undefined {
     const distance = sequenceDistance(sequence, this.#firstSequence);
     if (distance < 0) return undefined;
-    if (distance >= this.#sent) return 'an answer to a request that was not sent';
+    if (distance >= this.#sent) return this.#strange('an answer to a request that was not sent');
     return this.#completeThrough(distance + 1);
+  }
+
+  /** Where frames come twice or late, an answer may be to what is about to be sent again. It is answered again, too. */
+  #strange(problem: string): string | undefined {
+    return this.#owner.isLossy ? undefined : problem;
   }
 
   /** Completes the first `count` entries. */
@@ -413,7 +422,7 @@ export class Requester {
     const distance = sequenceDistance(sequence, this.#firstSequence);
     if (distance < 0 || this.#count === 0) return undefined;
     const isEarly = distance > this.#sent || (distance === this.#sent && reason !== nakReasons.sequence);
-    if (isEarly) return 'a refusal of a request that was not sent';
+    if (isEarly) return this.#strange('a refusal of a request that was not sent');
     const problem = distance > 0 ? this.#completeThrough(distance) : undefined;
     if (problem !== undefined || this.#sent === 0) return problem;
     switch (reason) {

@@ -38,7 +38,12 @@ interface Answer {
   readonly region?: Region;
   readonly address?: number;
   readonly bytes?: number;
+  /** Given before, and not counted among the reads under way. */
+  readonly isRepeated?: boolean;
 }
+
+/** More than the reads and atomics that may be under way (128), and a refusal. */
+const MAX_ANSWERS = 512;
 
 const neededAccess: Readonly<Record<number, number>> = {
   [frameTypes.write]: access.remoteWrite,
@@ -132,12 +137,13 @@ export class Responder {
       if (!this.#isNakOut) this.#nak(nakReasons.sequence);
       return;
     }
-    // It was carried out already, and its answer was lost.
+    // It was carried out already, and its answer was lost. A peer that does not take its answers gets no more.
     const type = frameType(header);
+    if (this.#answers.length >= MAX_ANSWERS) return;
     if (type === frameTypes.send || type === frameTypes.write) {
       this.#isAckDue = true;
     } else if (type === frameTypes.read) {
-      if (this.#mayReach(header, type)) this.#answerRead(header);
+      if (this.#mayReach(header, type)) this.#pushRead(header, true);
     } else {
       const sequence = header[headerRow.sequence];
       const result = this.#atomicResults.get(sequence);
@@ -204,18 +210,28 @@ export class Responder {
       this.#owner.fail('the peer has more reads under way than were agreed on');
       return false;
     }
+    this.#readAnswers++;
+    this.#pushRead(header, false);
+    return true;
+  }
+
+  #pushRead(header: Uint32Array, isRepeated: boolean): void {
     const bytes = header[headerRow.operandA];
     const region = bytes === 0 ? undefined : this.#regionOf(header, access.remoteRead);
     const address = read64(header, headerRow.remoteAddress);
     const sequence = header[headerRow.sequence];
-    this.#readAnswers++;
-    this.#answers.push({ type: frameTypes.readResponse, sequence, ...(region && { region }), address, bytes });
-    return true;
+    const type = frameTypes.readResponse;
+    this.#answers.push({ type, sequence, ...(region && { region }), address, bytes, isRepeated });
   }
 
   #answerAtomic(header: Uint32Array): boolean {
     const region = this.#regionOf(header, access.remoteAtomic);
     if (region === undefined) return false;
+    if (this.#answers.length >= MAX_ANSWERS) {
+      this.#nak(nakReasons.invalid);
+      this.#owner.fail('the peer has more atomics under way than were agreed on');
+      return false;
+    }
     const offset = region.locate(read64(header, headerRow.remoteAddress), 8);
     const [aLow, aHigh] = [header[headerRow.operandA], header[headerRow.operandA + 1]];
     const [bLow, bHigh] = [header[headerRow.operandB], header[headerRow.operandB + 1]];
@@ -287,6 +303,9 @@ export class Responder {
   #nak(reason: number): void {
     this.#isNakOut = true;
     const imm = reason | (this.#minRnrTimer << 8);
+    const last = this.#answers.at(-1);
+    // Once is enough, however often a peer that does not listen asks.
+    if (last?.type === frameTypes.nak && last.sequence === this.#expected && last.imm === imm) return;
     this.#answers.push({ type: frameTypes.nak, sequence: this.#expected, imm });
   }
 
@@ -308,7 +327,7 @@ export class Responder {
     header[headerRow.operandA] = low;
     header[headerRow.operandA + 1] = high;
     if (answer.type === frameTypes.readResponse) {
-      this.#readAnswers--;
+      if (answer.isRepeated !== true) this.#readAnswers--;
       if (region !== undefined) payload.add(region.memory, region.locate(address, bytes), bytes);
     }
     return true;

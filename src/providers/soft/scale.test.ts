@@ -1,3 +1,5 @@
+// A thousand QPs on two devices.
+
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { describe, test } from 'node:test';

@@ -135,6 +135,10 @@ export class ShmLink implements ByteStream, DirectAccess {
     return this.#atomic(mapping, at, words, row, local);
   }
 
+  isMapped(rkey: number): boolean {
+    return this.#mappings.has(rkey) && loadAcquire(this.#inWords, EPOCH_WORD) === this.#epoch;
+  }
+
   #write(mapping: Mapping, at: number, local: Pieces): boolean {
     if ((mapping.access & access.remoteWrite) === 0) return false;
     let to = at;

@@ -1,3 +1,5 @@
+// Processes of another user, who share nothing with us.
+
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { chmodSync } from 'node:fs';

@@ -1,3 +1,5 @@
+// Remote memory mapped in place, and the soft devices by name.
+
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Rig } from '../../../test/conformance/rig.ts';

@@ -1,0 +1,33 @@
+// Faults that retries make good: nothing of them may show, with both sides busy at once.
+
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import type { FaultPlan } from '../index.ts';
+import { runBoth, startRun } from './fixtures/model-run.ts';
+import { narrow, rounds } from './fixtures/programs.ts';
+import { wires } from './fixtures/soft-pair.ts';
+
+// Far below what seven retries survive.
+const plans: readonly (readonly [name: string, plan: Omit<FaultPlan, 'seed'>])[] = [
+  ['loss', { drop: 0.05 }],
+  ['duplication', { duplicate: 0.3 }],
+  ['delay, loss and duplication', { delay: { rate: 0.2, maxMs: 1 }, drop: 0.03, duplicate: 0.1 }],
+  ['a slow peer and loss', { slowPeer: { oneTurnIn: 3 }, drop: 0.02 }],
+];
+
+const attributes = { timeout: 11, retryCount: 7 };
+const programs = rounds({ canFail: false, maxRounds: 4 }).map((program) => program.map(narrow));
+
+describe('faults that a QP survives', () => {
+  for (const wire of wires) {
+    for (const [name, plan] of plans) {
+      test(`over ${wire}, ${name} does not show in the bytes and completions of either side`, async () => {
+        const property = fc.asyncProperty(programs, fc.nat(1_000_000), async (program, seed) => {
+          await using run = startRun(wire, { attributes, faults: { seed, ...plan } });
+          await runBoth(run, program);
+        });
+        await fc.assert(property, { numRuns: 30, endOnFailure: true });
+      });
+    }
+  }
+});
