@@ -64,7 +64,7 @@ export class FaultSource {
   /** What becomes of a frame. May change the frame: a duplicate is appended, a corrupted one is a copy. */
   next(frame: Pieces): Fate {
     const { drop = 0, duplicate = 0, corrupt = 0, disconnect = 0, delay } = this.#plan;
-    // Always the same number of draws, so that one rate does not shift the others' sequence.
+    // The same number of draws for every frame; what is corrupted or delayed draws on, and shifts what follows.
     const draws = [this.#random(), this.#random(), this.#random(), this.#random(), this.#random()];
     if (draws[0] < disconnect) return { kind: 'disconnect' };
     if (draws[1] < drop) return { kind: 'drop' };

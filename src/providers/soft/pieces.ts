@@ -23,3 +23,14 @@ export class Pieces {
     this.totalBytes += length;
   }
 }
+
+/** Eight bytes, least significant first, into one or more pieces. */
+export function storeHalves(pieces: Pieces, low: number, high: number): void {
+  let at = 0;
+  for (let piece = 0; piece < pieces.count; piece++) {
+    const bytes = new Uint8Array(pieces.memories[piece].buffer, pieces.offsets[piece], pieces.lengths[piece]);
+    for (let index = 0; index < bytes.length; index++, at++) {
+      bytes[index] = (at < 4 ? low : high) >>> ((at & 3) * 8);
+    }
+  }
+}

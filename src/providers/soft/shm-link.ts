@@ -24,10 +24,9 @@ import {
   storeRelease,
 } from '../../native/index.ts';
 import { access, type RemoteWindow, read64, sendOpcodes, sendRow } from '../../verbs/index.ts';
-import type { Pieces } from './pieces.ts';
+import { type Pieces, storeHalves } from './pieces.ts';
 import type { DirectAccess, SoftQp } from './qp.ts';
 import type { RegionTable } from './region.ts';
-import { storeHalves } from './requester.ts';
 import { decodeMessage, encodeMessage, MESSAGE_BYTES, type ShmMessage } from './shm-message.ts';
 import { EPOCH_WORD, RingReader, RingWriter } from './shm-ring.ts';
 import type { ByteStream } from './stream.ts';
