@@ -26,7 +26,16 @@ export class Device extends VerbsObject {
   constructor(device: ProviderDevice) {
     super([]);
     this.#device = device;
-    device.onEvent((event) => this.#publish(event));
+    device.onEvent((event) => {
+      try {
+        this.#publish(event);
+      } catch (error) {
+        // A listener's mistake is nobody's but its own: the device goes on.
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+    });
   }
 
   get info(): DeviceInfo {

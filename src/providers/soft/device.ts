@@ -149,12 +149,15 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
   progress(): void {
     if (this.#isMoving || this.#isClosed) return;
     this.#isMoving = true;
-    for (const qp of this.#linked) {
-      if (qp.link?.mayReceive === true) this.#pump(qp);
+    try {
+      for (const qp of this.#linked) {
+        if (qp.link?.mayReceive === true) this.#pump(qp);
+      }
+    } finally {
+      this.#isMoving = false;
     }
     for (const qp of this.#again) this.#kicked.add(qp);
     this.#again.clear();
-    this.#isMoving = false;
     this.#runKicked();
     if (this.#wire.needsEvents || ++this.#polls % POLLS_A_LOOK === 0) this.#look();
     if (this.#scheduled.size > 0) this.#runScheduled();
@@ -187,8 +190,10 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
   }
 
   #look(): void {
+    // An event's listener may have closed the device.
+    if (this.#isClosed) return;
     const count = this.poller.wait(0);
-    for (let index = 0; index < count; index++) {
+    for (let index = 0; index < count && !this.#isClosed; index++) {
       const token = this.poller.token(index);
       if (token === TIMER_TOKEN) this.#timer.take();
       else this.#handlers.get(token)?.(this.poller.events(index));
@@ -274,12 +279,15 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
   #runKicked(): void {
     if (this.#isMoving) return;
     this.#isMoving = true;
-    // What is kicked meanwhile is done, too; a link that has more comes again at the next occasion.
-    for (const qp of this.#kicked) {
-      this.#kicked.delete(qp);
-      this.#pump(qp);
+    try {
+      // What is kicked meanwhile is done, too; a link that has more comes again at the next occasion.
+      for (const qp of this.#kicked) {
+        this.#kicked.delete(qp);
+        this.#pump(qp);
+      }
+    } finally {
+      this.#isMoving = false;
     }
-    this.#isMoving = false;
   }
 
   #pump(qp: SoftQp): void {
