@@ -1,6 +1,6 @@
 // `millrace bench`: measures rows of the table of targets.
 
-import { mkdir, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   type BenchDocument,
@@ -13,7 +13,7 @@ import {
   tableHeader,
   tableRows,
 } from '../bench/index.ts';
-import { MillraceError } from '../errors.ts';
+import { makeFolder } from '../folder.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
 import { table } from './paint.ts';
@@ -47,7 +47,7 @@ async function bench(ids: readonly string[], options: Options, world: World): Pr
     list(chosen, options, world);
     return exitCode.ok;
   }
-  if (options.plot !== undefined) await makeFolder(options.plot);
+  if (options.plot !== undefined) makeFolder(options.plot);
   const results: Result[] = [];
   for (const row of chosen) {
     const onRound = (done: number, of: number): void => progress(world, `${row.id}: round ${done + 1} of ${of}`);
@@ -79,13 +79,4 @@ function list(rows: readonly Row[], options: Options, world: World): void {
 /** One line that rewrites itself on a terminal; a line a row elsewhere would only fill logs. */
 function progress(world: World, text: string): void {
   if (world.stderr.isTTY) world.stderr.write(`\r\x1b[K${text}`);
-}
-
-async function makeFolder(dir: string): Promise<void> {
-  try {
-    await mkdir(dir, { recursive: true });
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new MillraceError('MILLRACE_ERR_USAGE', `--plot ${dir}: ${reason}`, { cause: error });
-  }
 }

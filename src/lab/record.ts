@@ -1,8 +1,9 @@
 // The state file of a lab: written before anything is created, removed after everything is gone.
 
 import { randomBytes } from 'node:crypto';
-import { linkSync, lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { linkSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { makeFolder } from '../folder.ts';
 import {
   currentOwner,
   livenessOf,
@@ -54,7 +55,7 @@ function recordFile(runDir: string, id: string): string {
 
 /** Claims the id. False when it is taken: link(), unlike rename(), refuses to replace. */
 export function claimRecord(runDir: string, record: LabRecord): boolean {
-  mkdirSync(recordDir(runDir), { recursive: true, mode: 0o755 });
+  makeFolder(recordDir(runDir));
   return withTemporary(runDir, record, (temporary) => {
     try {
       linkSync(temporary, recordFile(runDir, record.id));

@@ -1,9 +1,10 @@
 // The `shm` wire: peers on one machine find each other by unix sockets in a runtime directory and share memory.
 
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, readlinkSync, renameSync, rmSync } from 'node:fs';
+import { readdirSync, readlinkSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { SystemError } from '../../errors.ts';
+import { makeFolder } from '../../folder.ts';
 import { EventFd, type Fd, pollEvents, SharedMemory, Socket } from '../../native/index.ts';
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
 import { FaultSource, isLossy } from './fault-plan.ts';
@@ -72,7 +73,7 @@ export class ShmWire implements Wire {
     this.#host = host;
     this.#dir = dir;
     this.#searches = new Searches(host);
-    mkdirSync(dir, { recursive: true, mode: 0o755 });
+    makeFolder(dir);
     sweep(dir);
     this.gid = formatGid(Uint8Array.of(0xfd, 0x6d, 0x6c, 0x72, ...randomBytes(12)));
     this.#path = socketPath(dir, this.gid);
