@@ -54,8 +54,12 @@ bool mr_double(napi_env env, napi_value value, double *out) {
 }
 
 struct timespec mr_timespec(double ns) {
-  double clamped = fmin(fmax(ns, 0), 1e18);
-  return (struct timespec){.tv_sec = (time_t)(clamped / 1e9), .tv_nsec = (long)fmod(clamped, 1e9)};
+  if (!(ns > 0)) return (struct timespec){0};
+  double clamped = ns < 1e18 ? ns : 1e18;
+  time_t seconds = (time_t)(clamped / 1e9);
+  // Close below a whole second the division may round up to it.
+  double rest = clamped - (double)seconds * 1e9;
+  return (struct timespec){.tv_sec = seconds, .tv_nsec = rest > 0 ? (long)rest : 0};
 }
 
 bool mr_size(napi_env env, napi_value value, size_t *out) {
