@@ -3,7 +3,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -181,7 +181,6 @@ function runLocked() {
 
 function main(args) {
   try {
-    if (args.includes('--clean')) rmSync(buildDir, { recursive: true, force: true });
     if (args.includes('--locked')) runSteps();
     else if (!steps.every((step) => step.isDone())) return runLocked();
     return 0;

@@ -30,6 +30,7 @@ export const addDemo: AddCommand = (program, { world, finish }) => {
 
 async function demo(options: Options, world: World): Promise<ExitCode> {
   const { signal } = world;
+  const startMs = world.nowMs();
   const paint = painter(world.stderr, world.env);
   const say = (text: string): void => void world.stderr.write(`${text}\n`);
   const step = (text: string): void => say(paint('bold', text));
@@ -49,7 +50,10 @@ async function demo(options: Options, world: World): Promise<ExitCode> {
     say('  carried by the kernel: plain TCP');
   }
   report(figures, options, world);
-  say('Both hosts are gone again. Next: ./millrace lab up, ./millrace doctor, ./millrace bench --quick');
+  const seconds = ((world.nowMs() - startMs) / 1000).toFixed(1);
+  say(
+    `${seconds} s in all; both hosts are gone again. Next: ./millrace lab up, ./millrace doctor, ./millrace bench --quick`,
+  );
   return exitCode.ok;
 }
 

@@ -2,7 +2,15 @@
 
 import { constants } from 'node:os';
 import { addon } from './addon.ts';
-import { ADDRESS_BYTES, type Address, decodeAddress, encodeAddress, type Family, familyNumbers } from './address.ts';
+import {
+  ADDRESS_BYTES,
+  type Address,
+  decodeAddress,
+  encodeAddress,
+  type Family,
+  familyNumbers,
+  formatAddress,
+} from './address.ts';
 import { Fd } from './fd.ts';
 import type { SharedMemory } from './memory.ts';
 import type { RangeList } from './ranges.ts';
@@ -67,7 +75,7 @@ export class Socket extends Fd {
   }
 
   bind(address: Address): void {
-    check(addon.bind(this.fd, encodeAddress(address)), 'bind');
+    check(addon.bind(this.fd, encodeAddress(address)), 'bind', formatAddress(address));
   }
 
   listen(backlog = 511): void {
@@ -84,7 +92,7 @@ export class Socket extends Fd {
   connect(address: Address): boolean {
     const result = addon.connect(this.fd, encodeAddress(address));
     if (result === -EINPROGRESS) return false;
-    check(result, 'connect');
+    check(result, 'connect', formatAddress(address));
     return true;
   }
 

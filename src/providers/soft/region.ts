@@ -136,10 +136,6 @@ export class RegionTable {
     for (const [rkey, grant] of this.#byRkey) if (grant.region === region) this.#byRkey.delete(rkey);
     this.#onRevoked();
   }
-
-  get size(): number {
-    return this.#byLkey.size;
-  }
 }
 
 /** Drawn by a generator that cannot be predicted: a key is a secret between two peers. */

@@ -1,5 +1,6 @@
 // The `tcp` wire: one TCP connection for each pair of QPs. GIDs are IP addresses, and the LID is the port to call.
 
+import { UsageError } from '../../errors.ts';
 import { type Address, AGAIN, ip, pollEvents, RangeList, SharedMemory, Socket } from '../../native/index.ts';
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
 import { FaultSource, isLossy } from './fault-plan.ts';
@@ -95,7 +96,14 @@ export class TcpWire implements Wire {
     this.#searches = new Searches(host);
     const local = ip(address, 0);
     this.#listener = Socket.stream(local.family);
-    this.#listener.bind(local);
+    try {
+      this.#listener.bind(local);
+    } catch (error) {
+      this.#listener.close();
+      throw new UsageError(`open soft-tcp at ${address}: this host has no such address`, {
+        cause: error,
+      });
+    }
     this.#listener.listen();
     const bound = this.#listener.localAddress;
     this.lid = bound.family === 'unix' ? 0 : bound.port;
