@@ -177,6 +177,7 @@ napi_value mr_own_result(napi_env env, int fd) {
 // unmapped by the finalizer of its ArrayBuffer, once nothing can reach it any more; that may be before or after this.
 static void release(napi_env env, void *data, void *hint) {
   struct mr_state *state = data;
+  mr_ibv_release(state);
   for (uint32_t fd = 0; fd < state->owned_bytes * 8; fd++) {
     if (state->owned_fds[fd / 8] & (1u << (fd % 8))) close((int)fd);
   }
@@ -207,9 +208,11 @@ NAPI_MODULE_INIT() {
     return NULL;
   }
   napi_status (*const facilities[])(napi_env, napi_value) = {
-      mr_export_memory,  mr_export_futex,  mr_export_fd,     mr_export_epoll,     mr_export_socket,
-      mr_export_fdpass,  mr_export_thread, mr_export_bpf,    mr_export_userfault, mr_export_kvm,
-      mr_export_library, mr_export_watch,  mr_export_atomic,
+      mr_export_memory,       mr_export_futex,     mr_export_fd,      mr_export_epoll,
+      mr_export_socket,       mr_export_fdpass,    mr_export_thread,  mr_export_bpf,
+      mr_export_bpf_map,      mr_export_userfault, mr_export_kvm,     mr_export_library,
+      mr_export_watch,        mr_export_atomic,    mr_export_ibverbs, mr_export_ibverbs_objects,
+      mr_export_ibverbs_data, mr_export_datagram,  mr_export_icrc,
   };
   napi_status status = create_scratch(env, exports, state);
   for (size_t i = 0; status == napi_ok && i < sizeof(facilities) / sizeof(facilities[0]); i++) {

@@ -27,7 +27,8 @@ struct mr_state {
   uint32_t mapping_slots;
   uint8_t *owned_fds; // bitmap: descriptors this environment opened and closes when it ends
   uint32_t owned_bytes;
-  double *scratch; // one double shared with TypeScript, for results that must not allocate
+  struct mr_ibv *ibv; // objects of libibverbs; NULL while there are none
+  double *scratch;    // one double shared with TypeScript, for results that must not allocate
 };
 
 #define MR_FUNCTION(js, c) {js, NULL, c, NULL, NULL, NULL, napi_default, NULL}
@@ -44,11 +45,17 @@ MR_EXPORTS(socket);
 MR_EXPORTS(fdpass);
 MR_EXPORTS(thread);
 MR_EXPORTS(bpf);
+MR_EXPORTS(bpf_map);
 MR_EXPORTS(userfault);
 MR_EXPORTS(kvm);
 MR_EXPORTS(library);
 MR_EXPORTS(watch);
 MR_EXPORTS(atomic);
+MR_EXPORTS(ibverbs);
+MR_EXPORTS(ibverbs_objects);
+MR_EXPORTS(ibverbs_data);
+MR_EXPORTS(datagram);
+MR_EXPORTS(icrc);
 
 struct mr_state *mr_state(napi_env env);
 
@@ -72,6 +79,7 @@ napi_value mr_result(napi_env env, int64_t result); // -1 becomes -errno
 napi_value mr_throw_range(napi_env env, const char *message);
 
 void mr_mapping_leave_table(struct mr_mapping *mapping);
+void mr_ibv_release(struct mr_state *state); // closes all of it, children first
 
 // Descriptors this environment is responsible for.
 napi_value mr_own_result(napi_env env, int fd); // a new descriptor, or -1 which becomes -errno

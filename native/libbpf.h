@@ -24,7 +24,16 @@
   X(bpf_prog_attach)                                                                                                   \
   X(bpf_prog_detach2)                                                                                                  \
   X(bpf_prog_test_run_opts)                                                                                            \
-  X(bpf_map_create)
+  X(bpf_map_create)                                                                                                    \
+  X(bpf_map_lookup_elem)                                                                                               \
+  X(bpf_map_update_elem)                                                                                               \
+  X(bpf_map_delete_elem)                                                                                               \
+  X(bpf_map_get_next_key)                                                                                              \
+  X(bpf_obj_get_info_by_fd)                                                                                            \
+  X(bpf_obj_pin)                                                                                                       \
+  X(bpf_obj_get)                                                                                                       \
+  X(bpf_link_update)                                                                                                   \
+  X(bpf_iter_create)
 
 #define MR_LIBBPF_MEMBER(name) __typeof__(name) *name;
 struct mr_libbpf {

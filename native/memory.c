@@ -162,6 +162,40 @@ static napi_value copy(napi_env env, napi_callback_info info) {
   return NULL;
 }
 
+// A row of a list of copies, as in src/native/copies.ts.
+struct copy_row {
+  uint32_t from_id, to_id, from_low, from_high, to_low, to_high, length, unused;
+};
+
+static bool copy_range(napi_env env, uint32_t id, uint32_t low, uint32_t high, uint32_t length, uint8_t **out) {
+  const uint64_t offset = low | (uint64_t)high << 32;
+  if (id > INT32_MAX || offset > (uint64_t)1 << 53) {
+    mr_throw_range(env, "a list of copies holds a row that is no range");
+    return false;
+  }
+  return mr_range(env, (int32_t)id, (size_t)offset, length, out);
+}
+
+// Rows, count: many copies in one call, in order. Each row is checked when its turn comes.
+static napi_value copy_ranges(napi_env env, napi_callback_info info) {
+  int32_t arg[2];
+  uint8_t *rows;
+  if (!mr_int_args(env, info, 2, arg)) return NULL;
+  if (arg[1] < 1) return mr_throw_range(env, "a list of copies has at least one row");
+  if (!mr_range(env, arg[0], 0, (size_t)arg[1] * sizeof(struct copy_row), &rows)) return NULL;
+  for (int32_t i = 0; i < arg[1]; i++) {
+    struct copy_row row;
+    uint8_t *from, *to;
+    memcpy(&row, rows + (size_t)i * sizeof(row), sizeof(row));
+    if (!copy_range(env, row.from_id, row.from_low, row.from_high, row.length, &from) ||
+        !copy_range(env, row.to_id, row.to_low, row.to_high, row.length, &to)) {
+      return NULL;
+    }
+    memmove(to, from, row.length);
+  }
+  return mr_return(env, arg[1]);
+}
+
 MR_EXPORTS(memory) {
   const napi_property_descriptor functions[] = {
       MR_FUNCTION("memfdCreate", memfd_create_),
@@ -171,6 +205,7 @@ MR_EXPORTS(memory) {
       MR_FUNCTION("unmap", unmap),
       MR_FUNCTION("forgetMapping", forget_mapping),
       MR_FUNCTION("copy", copy),
+      MR_FUNCTION("copyRanges", copy_ranges),
   };
   return MR_DEFINE(env, exports, functions);
 }

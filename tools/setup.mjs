@@ -14,16 +14,26 @@ const buildDir = join(root, 'build');
 /** What the build, the tests and the demo need from Debian. */
 const debianPackages = [
   'bpftool',
+  'busybox-static',
   'clang-19',
   'clang-format-19',
   'gcc',
+  'ibverbs-providers',
+  'ibverbs-utils',
   'iproute2',
+  'kmod',
   'libbpf-dev',
   'libbpf1',
   'libc6-dev',
+  'libibverbs-dev',
+  'perftest',
+  'qemu-system-x86',
+  'rdma-core',
   'redis-server',
   'redis-tools',
+  'tshark',
   'util-linux',
+  'xz-utils',
 ];
 
 // N-API fixes the signatures of callbacks, so unused parameters say nothing.

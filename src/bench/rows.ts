@@ -5,8 +5,9 @@ import { didYouMean } from '../suggest.ts';
 import { nativeRows } from './native.ts';
 import type { Row } from './row.ts';
 import { verbsRows } from './verbs.ts';
+import { verbsRxeRows } from './verbs-rxe.ts';
 
-export const rows: readonly Row[] = [...nativeRows, ...verbsRows];
+export const rows: readonly Row[] = [...nativeRows, ...verbsRows, ...verbsRxeRows];
 
 /** Ids, or patterns with `*` (`native.*`, `proxy.redis.*`); none means all. In the table's order, each once. */
 export function selectRows(patterns: readonly string[], all: readonly Row[] = rows): readonly Row[] {

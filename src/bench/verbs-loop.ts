@@ -3,6 +3,7 @@
 import { copyMemory, monotonicNs, pinThread, SharedMemory } from '../native/index.ts';
 import {
   dial,
+  measureBandwidth,
   openPerfDevice,
   Pace,
   RoundTrips,
@@ -15,7 +16,6 @@ import {
 import { SendBatch } from '../providers/index.ts';
 import type { VerbsLoop } from './verbs.ts';
 
-const device = 'soft-shm';
 /** Bulk writes in a batch. All have the same source and target, as the rival's copies do. */
 const bulkBatch = 8;
 const postBatch = 64;
@@ -37,6 +37,15 @@ function bulk(session: Session): Loop {
     const startNs = monotonicNs();
     for (let index = 0; index < batches; index++) postAndWait(session, batch);
     return mibPerS(session, batches * bulkBatch, monotonicNs() - startNs);
+  };
+}
+
+/** MiB/s of writes of one size, with the queue kept full. */
+function stream(session: Session): Loop {
+  const pace = new Pace(() => {});
+  return async (iterations) => {
+    const parameters = { ...session.parameters, iterations };
+    return (await measureBandwidth({ ...session, parameters }, pace)).averageBytesPerS / 1024 ** 2;
   };
 }
 
@@ -90,9 +99,10 @@ function ask(session: Session): Loop {
 async function runClient(loop: VerbsLoop, port: number): Promise<void> {
   const { signal } = new AbortController();
   const conversation = await dial('127.0.0.1', port, loop.test, signal);
-  const opened = openPerfDevice(device, conversation);
+  const opened = openPerfDevice(loop.device, conversation);
   const { test, sizeBytes } = loop;
-  const parameters = { test, sizeBytes, transport: 'shm', iterations: 1, durationS: 0, queuePairs: 1, txDepth: 128 };
+  const { transport } = opened.info;
+  const parameters = { test, sizeBytes, transport, iterations: 1, durationS: 0, queuePairs: 1, txDepth: 128 };
   conversation.tell({ v: 1, ...parameters });
   // That it was accepted.
   await conversation.hear();
@@ -100,7 +110,7 @@ async function runClient(loop: VerbsLoop, port: number): Promise<void> {
   const loops: Record<string, Loop> =
     loop.kind === 'bulk'
       ? { ours: bulk(session), memcpy: memcpy(session) }
-      : { ours: (loop.kind === 'post' ? post : ask)(session) };
+      : { ours: { post, ask, stream }[loop.kind](session) };
   process.on('message', ({ name, iterations }: { name: string; iterations: number }) => {
     void loops[name](iterations).then((figure) => process.send?.({ figure }));
   });
@@ -124,5 +134,5 @@ if (role === 'client') {
     if (listening !== undefined) process.send?.({ figure: Number(listening) });
   };
   // The client leaves without a word when the row is over.
-  await runServer({ test: loop.test, port: 0, device, signal: stop.signal, say }).catch(() => {});
+  await runServer({ test: loop.test, port: 0, device: loop.device, signal: stop.signal, say }).catch(() => {});
 }

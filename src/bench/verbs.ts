@@ -9,14 +9,20 @@ import type { Contest, Row } from './row.ts';
 
 /** What the client process of a row runs, in the words of verbs-loop.ts. */
 export interface VerbsLoop {
-  readonly kind: 'bulk' | 'post' | 'ask';
+  readonly kind: 'bulk' | 'stream' | 'post' | 'ask';
+  readonly device: string;
   readonly test: PerfTest;
   readonly sizeBytes: number;
   /** About how often in a ms. */
   readonly perMs: number;
 }
 
-async function prepareVerbs(loop: VerbsLoop, roundMs: number, signal: AbortSignal): Promise<Contest> {
+export interface VerbsContest extends Contest {
+  /** Of both ends. */
+  readonly pids: readonly number[];
+}
+
+export async function prepareVerbs(loop: VerbsLoop, roundMs: number, signal: AbortSignal): Promise<VerbsContest> {
   await using undo = new AsyncDisposableStack();
   const cpus = threadAffinity();
   const server = undo.adopt(start('server', cpus[0], 0, loop), stop);
@@ -31,7 +37,8 @@ async function prepareVerbs(loop: VerbsLoop, roundMs: number, signal: AbortSigna
   // Once unmeasured, so that V8 has compiled the loops and every page is there.
   for (const run of [entrant('ours'), ...Object.values(against)]) await run();
   const kept = undo.move();
-  return { ours: entrant('ours'), against, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  const pids = [server, client].flatMap(({ pid }) => pid ?? []);
+  return { ours: entrant('ours'), against, pids, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
 function start(role: 'client' | 'server', cpu: number, port: number, loop: VerbsLoop): ChildProcess {
@@ -77,7 +84,7 @@ export const verbsRows: readonly Row[] = [
       bar: { memcpy: 0.8 },
       goal: { memcpy: 0.95 },
     },
-    { kind: 'bulk', test: 'write-bw', sizeBytes: 65_536, perMs: 100 },
+    { kind: 'bulk', device: 'soft-shm', test: 'write-bw', sizeBytes: 65_536, perMs: 100 },
   ),
   verbsRow(
     {
@@ -88,7 +95,7 @@ export const verbsRows: readonly Row[] = [
       bar: 2,
       goal: 0.4,
     },
-    { kind: 'ask', test: 'write-lat', sizeBytes: 64, perMs: 500 },
+    { kind: 'ask', device: 'soft-shm', test: 'write-lat', sizeBytes: 64, perMs: 500 },
   ),
   verbsRow(
     {
@@ -99,6 +106,6 @@ export const verbsRows: readonly Row[] = [
       bar: 150,
       goal: 40,
     },
-    { kind: 'post', test: 'write-bw', sizeBytes: 64, perMs: 5000 },
+    { kind: 'post', device: 'soft-shm', test: 'write-bw', sizeBytes: 64, perMs: 5000 },
   ),
 ];

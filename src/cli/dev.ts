@@ -63,10 +63,13 @@ function linesOf({ name, provider, guid, transport, attributes, ports = [], prob
   if (problem !== undefined) lines.push(field('problem', paint('red', problem)));
   for (const [key, value] of Object.entries(attributes ?? {})) lines.push(field(snakeCase(key), String(value)));
   lines.push(...(ports.length === 0 ? [] : [field('phys_port_cnt', String(ports.length))]));
-  for (const { number, gids, ...port } of ports) {
+  for (const { number, gids, gidTypes = [], ...port } of ports) {
     lines.push(`  port: ${number}`);
     for (const [key, value] of Object.entries(port)) lines.push(field(snakeCase(key), String(value), 4));
-    for (const [index, gid] of gids.entries()) lines.push(field(`GID[${index}]`, gid, 4));
+    for (const [index, gid] of gids.entries()) {
+      const type = gidTypes[index] ?? '';
+      if (gid !== '::') lines.push(field(`GID[${index}]`, type === '' ? gid : `${gid}, ${type}`, 4));
+    }
   }
   return lines;
 }

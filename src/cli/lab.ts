@@ -18,6 +18,7 @@ import {
 import type { AddCommand, CommandContext } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
 import { addExec, runDirOf } from './lab-exec.ts';
+import { addVm } from './lab-vm.ts';
 import { painter, table } from './paint.ts';
 import type { World } from './world.ts';
 
@@ -46,6 +47,7 @@ export const addLab: AddCommand = (program, context) => {
   addDown(lab, context);
   addShow(lab, context);
   addExec(lab, context);
+  addVm(lab, context);
 };
 
 function addUp(lab: Command, { world, finish }: CommandContext): void {

@@ -6,8 +6,11 @@ import {
   defaultSize,
   type PerfDocument,
   type PerfTest,
+  type PingpongOptions,
   perfTests,
+  pingpongLines,
   runClient,
+  runPingpong,
   runServer,
   tableOf,
   testTitles,
@@ -32,7 +35,56 @@ export const addPerf: AddCommand = (program, context) => {
     .command('perf')
     .description('measure a wire as perftest does: one side without a host is the server, the other names it');
   for (const test of perfTests) addTest(perf, test, context);
+  addPingpong(perf, context);
 };
+
+interface PingpongFlags {
+  readonly port: number;
+  readonly size: number;
+  readonly iters: number;
+  readonly rxDepth: number;
+  readonly mtu: number;
+  readonly gidIdx?: number;
+  readonly device?: string;
+  readonly chk?: boolean;
+  readonly json?: boolean;
+}
+
+/** The letters are those of ibv_rc_pingpong, which may be the other side. */
+function addPingpong(perf: Command, { world, finish }: CommandContext): void {
+  perf
+    .command('pingpong')
+    .description('SENDs there and back, as ibv_rc_pingpong, which may be the other side. Give both sides the same -n.')
+    .argument('[host]', 'where the server is; without it, this is the server')
+    .option('-p, --port <port>', 'where they meet', portNumber, 18_515)
+    .option('-d, --device <name>', 'RDMA device (default: the first)')
+    .option('-s, --size <bytes>', 'size of a message', count, 4096)
+    .option('-n, --iters <n>', 'how often', count, 1000)
+    .option('-r, --rx-depth <n>', 'receives that are posted at a time', count, 500)
+    .option('-m, --mtu <bytes>', 'path MTU', count, 1024)
+    .option('-g, --gid-idx <n>', 'local GID index (default: chosen; see millrace dev)', gidIndex)
+    .option('-c, --chk', 'check the data: the client marks it, the server looks')
+    .option('--json', 'print one JSON document')
+    .action((host: string | undefined, flags: PingpongFlags) => finish(() => pingpong(host, flags, world)));
+}
+
+async function pingpong(host: string | undefined, flags: PingpongFlags, world: World): Promise<ExitCode> {
+  const document = await runPingpong({
+    host,
+    port: flags.port,
+    device: flags.device,
+    gidIndex: flags.gidIdx,
+    sizeBytes: flags.size,
+    iterations: flags.iters,
+    rxDepth: flags.rxDepth,
+    mtu: flags.mtu as PingpongOptions['mtu'],
+    isChecked: flags.chk ?? false,
+    signal: world.signal,
+    say: (line) => void world.stderr.write(`${line}\n`),
+  });
+  world.stdout.write(flags.json ? `${JSON.stringify(document)}\n` : `${pingpongLines(document).join('\n')}\n`);
+  return exitCode.ok;
+}
 
 function addTest(perf: Command, test: PerfTest, { world, finish }: CommandContext): void {
   perf
@@ -88,4 +140,10 @@ function portNumber(text: string): number {
   const value = Number(text);
   if (Number.isInteger(value) && value >= 0 && value <= 65_535) return value;
   throw new InvalidArgumentError('expected 0 to 65535');
+}
+
+function gidIndex(text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= 0 && value <= 255) return value;
+  throw new InvalidArgumentError('expected 0 to 255');
 }

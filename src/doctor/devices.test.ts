@@ -25,7 +25,24 @@ describe('RDMA', () => {
     const other: LookUp = () => ({ state: 'symbol-missing', reason: 'undefined symbol' });
     const [, library] = await probeRdma(fakeMachine(), undefined, other);
     assert.equal(library?.answer, 'no');
-    assert.match(library?.detail ?? '', /ibv_get_device_list/);
+    assert.match(library?.detail ?? '', /ibv_query_gid_table/);
+  });
+
+  test('why the library drives nothing is told apart', async () => {
+    const files = { '/sys/class/infiniband/mlx5_0/ports/1/state': '4: ACTIVE\n' };
+    for (const [listed, machine, expected, way] of [
+      [null, fakeMachine(), 'no: libibverbs is missing or too old', /libibverbs1/],
+      [-38, fakeMachine(), 'no: the kernel has no RDMA for programs', /modprobe ib_uverbs/],
+      [-5, fakeMachine(), 'unknown: ibv_get_device_list: EIO', /libibverbs/],
+      [[], fakeMachine(), 'no: none', /rdma_rxe/],
+      [[], fakeMachine({ files }), 'no: none, though the kernel has mlx5_0', /ibverbs-providers/],
+    ] as const) {
+      const [, , drivable] = await probeRdma(machine, undefined, absent, () => listed);
+      assert.equal(`${drivable?.answer}: ${drivable?.detail}`, expected);
+      assert.match(drivable?.fix ?? '', way);
+    }
+    const [, , drivable] = await probeRdma(fakeMachine(), undefined, absent, () => ['mlx5_0', 'rxe0']);
+    assert.deepEqual([drivable?.answer, drivable?.detail], ['yes', 'mlx5_0, rxe0']);
   });
 
   test('an unreadable port leaves the question open', async () => {

@@ -1,6 +1,9 @@
-// RDMA devices the kernel knows, and the library that drives them.
+// RDMA devices the kernel knows, the library that drives them, and those that it does drive.
 
+import { constants } from 'node:os';
 import { join } from 'node:path';
+import { getSystemErrorName } from 'node:util';
+import { ibverbs } from '../native/index.ts';
 import { answer, type Finding, type Question } from './finding.ts';
 import { type LibraryQuestion, type LookUp, probeLibrary } from './library.ts';
 import type { Machine } from './machine.ts';
@@ -24,11 +27,65 @@ const library: LibraryQuestion = {
   consequence: 'RDMA devices cannot be driven; the software RNIC carries everything',
   fix: 'apt-get install libibverbs1 ibverbs-providers',
   library: 'libibverbs.so.1',
-  symbol: 'ibv_get_device_list',
+  // The youngest of those that are used: rdma-core 34 has it.
+  symbol: '_ibv_query_gid_table',
 };
 
-export async function probeRdma(machine: Machine, signal?: AbortSignal, lookUp?: LookUp): Promise<readonly Finding[]> {
-  return Promise.all([probeDevices(machine, signal), probeLibrary(library, signal, lookUp)]);
+const drivable: Question = {
+  id: 'ibverbs',
+  group: 'RDMA',
+  title: 'devices of libibverbs',
+  neededBy: ['ibverbs'],
+  consequence: 'no RDMA device can be opened; the software RNIC carries everything',
+  fix: 'see RDMA devices and libibverbs',
+};
+
+/** Names of devices, or -errno; null without the library. */
+export type ListDrivable = () => readonly string[] | number | null;
+
+function listDrivable(): readonly string[] | number | null {
+  if (!ibverbs.ibvIsAvailable()) return null;
+  const devices = ibverbs.ibvDevices();
+  return typeof devices === 'number' ? devices : devices.map(([name]) => name);
+}
+
+export async function probeRdma(
+  machine: Machine,
+  signal?: AbortSignal,
+  lookUp?: LookUp,
+  list: ListDrivable = listDrivable,
+): Promise<readonly Finding[]> {
+  return Promise.all([
+    probeDevices(machine, signal),
+    probeLibrary(library, signal, lookUp),
+    probeDrivable(machine, list, signal),
+  ]);
+}
+
+/** The library and the kernel may each be there without the other, or without the part for this device. */
+async function probeDrivable(machine: Machine, list: ListDrivable, signal?: AbortSignal): Promise<Finding> {
+  return answer(
+    drivable,
+    async () => {
+      const listed = list();
+      if (listed === null) return { answer: 'no', detail: 'libibverbs is missing or too old', fix: library.fix };
+      if (typeof listed === 'number') {
+        const isAbsent = listed === -constants.errno.ENOSYS || listed === -constants.errno.ENOENT;
+        if (!isAbsent) return { answer: 'unknown', detail: `ibv_get_device_list: ${getSystemErrorName(listed)}` };
+        return { answer: 'no', detail: 'the kernel has no RDMA for programs', fix: 'modprobe ib_uverbs' };
+      }
+      if (listed.length > 0) return { answer: 'yes', detail: listed.join(', ') };
+      const known = (await machine.list(SYSFS)) ?? [];
+      if (known.length === 0) return { answer: 'no', detail: 'none', fix: devices.fix };
+      const detail = `none, though the kernel has ${known.join(', ')}`;
+      return {
+        answer: 'no',
+        detail,
+        fix: 'modprobe ib_uverbs, and install the driver: apt-get install ibverbs-providers',
+      };
+    },
+    signal,
+  );
 }
 
 async function probeDevices(machine: Machine, signal?: AbortSignal): Promise<Finding> {

@@ -2,10 +2,10 @@
 
 import { existsSync } from 'node:fs';
 import { MillraceError, UsageError } from '../errors.ts';
+import { currentOwner } from '../owner.ts';
 import { cgroupOfLab, makeCgroups } from './cgroup-tree.ts';
 import { Host } from './host.ts';
 import { makeNetwork, namespaceFile } from './network.ts';
-import { currentOwner } from './owner.ts';
 import { explainPermission } from './permission.ts';
 import { requireTool } from './program.ts';
 import { claimRecord, defaultRunDir, type LabRecord, newLabId, replaceRecord } from './record.ts';

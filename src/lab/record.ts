@@ -12,7 +12,7 @@ import {
   ownerToken,
   parseOwner,
   parseOwnerToken,
-} from './owner.ts';
+} from '../owner.ts';
 import { type LabSpec, labSpec } from './spec.ts';
 
 export interface LabRecord extends LabSpec {

@@ -1,8 +1,8 @@
 // Takes a lab down: programs first, then cgroups, namespaces, and the record last.
 
+import { currentOwner } from '../owner.ts';
 import { cgroupOfLab, removeCgroupParent, removeCgroups } from './cgroup-tree.ts';
 import { removeNamespaces } from './network.ts';
-import { currentOwner } from './owner.ts';
 import { explainPermission } from './permission.ts';
 import { type LabRecord, removeRecord, replaceRecord } from './record.ts';
 import { namespacesOf } from './spec.ts';

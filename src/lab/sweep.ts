@@ -1,7 +1,7 @@
 // Removes what dead creators left behind, and nothing else.
 
+import { type Liveness, livenessOf, ownerToken, thisMachine } from '../owner.ts';
 import { removeCgroupParent } from './cgroup-tree.ts';
-import { type Liveness, livenessOf, ownerToken, thisMachine } from './owner.ts';
 import {
   defaultRunDir,
   type LabRecord,

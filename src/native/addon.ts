@@ -5,6 +5,7 @@
 
 import { createRequire } from 'node:module';
 import { UnsupportedError } from '../errors.ts';
+import type { IbverbsCalls } from './ibverbs.ts';
 
 interface MemoryCalls {
   memfdCreate(name: string, sizeBytes: number, flags: number): number;
@@ -20,6 +21,7 @@ interface MemoryCalls {
   unmap(id: number, buffer: ArrayBuffer): void;
   forgetMapping(id: number): void;
   copy(toId: number, toOffset: number, fromId: number, fromOffset: number, length: number): void;
+  copyRanges(rowsId: number, count: number): number;
   futexWait(id: number, offset: number, expected: number, timeoutNs: number): number;
   futexWake(id: number, offset: number, count: number): number;
 }
@@ -64,6 +66,22 @@ interface SocketCalls {
   sendRanges(fd: number, listId: number, count: number): number;
   recvRanges(fd: number, listId: number, count: number): number;
   queued(fd: number, request: number): number;
+}
+
+interface DatagramCalls {
+  sendDatagrams(fd: number, slabId: number, rowsId: number, first: number, count: number): number;
+  receiveDatagrams(fd: number, slabId: number, rowsId: number, first: number, count: number): number;
+  interfaceMtu(fd: number, name: string): number;
+  sealPackets(
+    slabId: number,
+    localOffset: number,
+    rowsId: number,
+    first: number,
+    count: number,
+    piecesId: number,
+    pieceCount: number,
+  ): number;
+  checkPackets(slabId: number, localOffset: number, rowsId: number, count: number): number;
 }
 
 interface ThreadCalls {
@@ -125,6 +143,16 @@ interface BpfCalls {
   bpfProgAttach(program: number, target: number, attachType: number): number;
   bpfProgDetach(program: number, target: number, attachType: number): number;
   bpfProgRun(program: number, context: Uint8Array): number;
+  /** These four refuse keys and values that are not of the map's size (EINVAL). */
+  bpfMapLookup(map: number, key: Uint8Array, value: Uint8Array): number;
+  bpfMapUpdate(map: number, key: Uint8Array, value: Uint8Array, flags: number): number;
+  bpfMapDelete(map: number, key: Uint8Array): number;
+  bpfMapNextKey(map: number, key: Uint8Array, next: Uint8Array, isFirst: number): number;
+  bpfMapInfo(map: number): [type: number, keyBytes: number, valueBytes: number, entries: number, id: number] | number;
+  bpfPin(fd: number, path: string): number;
+  bpfGetPinned(path: string): number;
+  bpfLinkUpdate(link: number, program: number): number;
+  bpfIterCreate(link: number): number;
   bpfMapCreate(
     name: string,
     type: number,
@@ -152,8 +180,10 @@ export interface Addon
     MemoryCalls,
     FdCalls,
     SocketCalls,
+    DatagramCalls,
     ThreadCalls,
     BpfCalls,
+    IbverbsCalls,
     UserfaultCalls,
     MachineCalls {}
 

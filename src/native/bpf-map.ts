@@ -1,15 +1,17 @@
-// Maps made without an object file.
+// BPF maps as user space uses them: entries in and out, by key.
 
+import { constants } from 'node:os';
 import { addon } from './addon.ts';
 import { nameableErrno, requireLibbpf } from './bpf-error.ts';
 import { Fd } from './fd.ts';
-import { check } from './result.ts';
+import { check, checkValue } from './result.ts';
 
 /** enum bpf_map_type, what of it is used here. */
 export const bpfMapTypes = {
   hash: 1,
   array: 2,
   lruHash: 9,
+  arrayOfMaps: 12,
   sockmap: 15,
   sockhash: 18,
   queue: 22,
@@ -26,12 +28,72 @@ export interface BpfMapSpec {
   readonly flags?: number;
 }
 
-/** A map that lives until its last descriptor is closed. */
+/** When an update may happen. */
+export const updateModes = { any: 0, onlyNew: 1, onlyOld: 2 } as const;
+
+const { ENOENT } = constants.errno;
+
+/** A map that lives until its last descriptor is closed, and the last program that uses it is gone. */
 export class BpfMap extends Fd {
+  readonly keyBytes: number;
+  readonly valueBytes: number;
+  readonly maxEntries: number;
+
   static create(spec: BpfMapSpec): BpfMap {
     requireLibbpf(`create BPF map ${spec.name}`);
     const type = bpfMapTypes[spec.type];
     const fd = addon.bpfMapCreate(spec.name, type, spec.keyBytes, spec.valueBytes, spec.maxEntries, spec.flags ?? 0);
     return new BpfMap(check(nameableErrno(fd), 'bpf_map_create', `${spec.type} ${spec.name}`));
   }
+
+  /** A map that somebody has pinned. */
+  static openPinned(path: string): BpfMap {
+    requireLibbpf(`open ${path}`);
+    return new BpfMap(check(nameableErrno(addon.bpfGetPinned(path)), 'bpf_obj_get', path));
+  }
+
+  /** Takes the descriptor over. */
+  constructor(fd: number) {
+    super(fd);
+    const [, keyBytes, valueBytes, entries] = checkValue(addon.bpfMapInfo(fd), 'bpf_obj_get_info_by_fd');
+    this.keyBytes = keyBytes;
+    this.valueBytes = valueBytes;
+    this.maxEntries = entries;
+  }
+
+  /** Fills `value`; false when there is no such key. */
+  lookup(key: Uint8Array, value: Uint8Array): boolean {
+    return this.#isThere(addon.bpfMapLookup(this.fd, key, value), 'bpf_map_lookup_elem');
+  }
+
+  update(key: Uint8Array, value: Uint8Array, mode: keyof typeof updateModes = 'any'): void {
+    check(nameableErrno(addon.bpfMapUpdate(this.fd, key, value, updateModes[mode])), 'bpf_map_update_elem');
+  }
+
+  /** False when there was no such key. */
+  delete(key: Uint8Array): boolean {
+    return this.#isThere(addon.bpfMapDelete(this.fd, key), 'bpf_map_delete_elem');
+  }
+
+  /** Of a map that changes meanwhile, keys may be missed or come twice. */
+  *keys(): Generator<Uint8Array> {
+    let key: Uint8Array = new Uint8Array(this.keyBytes);
+    for (let isFirst = 1; ; isFirst = 0) {
+      const next = new Uint8Array(this.keyBytes);
+      if (!this.#isThere(addon.bpfMapNextKey(this.fd, key, next, isFirst), 'bpf_map_get_next_key')) return;
+      yield next;
+      key = next;
+    }
+  }
+
+  #isThere(result: number, call: string): boolean {
+    if (result === -ENOENT) return false;
+    check(nameableErrno(result), call);
+    return true;
+  }
+}
+
+/** Gives a map, program or link a name in the BPF file system, where it outlives this process. */
+export function pinBpf(fd: number, path: string): void {
+  check(nameableErrno(addon.bpfPin(fd, path)), 'bpf_obj_pin', path);
 }

@@ -4,6 +4,7 @@ import { constants } from 'node:os';
 import { MillraceError, UsageError } from '../errors.ts';
 import { addon, type BpfHandle } from './addon.ts';
 import { BpfError, nameableErrno, requireLibbpf } from './bpf-error.ts';
+import { BpfMap } from './bpf-map.ts';
 import { Fd } from './fd.ts';
 import { check } from './result.ts';
 
@@ -116,6 +117,11 @@ export class BpfObject implements Disposable {
 
   mapFd(name: string): number {
     return this.#fd(this.#mapFds, 'map', this.maps, name, (handle) => addon.bpfMapFd(handle, name));
+  }
+
+  /** A map with a life of its own. */
+  openMap(name: string): BpfMap {
+    return new BpfMap(check(addon.dup(this.mapFd(name)), 'dup', `map ${name}`));
   }
 
   /** Attaches by a link to what the program's section says: `target` is a cgroup's descriptor, say. */

@@ -5,13 +5,28 @@ export { compareExchange, fetchAdd, loadAcquire, storeRelease } from './atomics.
 export { compareSwap64, fetchAdd64, high64, low64 } from './atomics64.ts';
 export { type BpfAttachment, BpfLink, type BpfLoadOptions, BpfObject } from './bpf.ts';
 export { BpfError } from './bpf-error.ts';
-export { BpfMap, type BpfMapSpec } from './bpf-map.ts';
+export { BpfMap, type BpfMapSpec, pinBpf } from './bpf-map.ts';
+export { CopyList } from './copies.ts';
+export { interfaceMtu, MAX_DATAGRAMS, ReceiveList, SendList } from './datagrams.ts';
 export { EventFd, Fd, PidFd, TimerFd } from './fd.ts';
 export { type FutexResult, futexWait, futexWake } from './futex.ts';
+export {
+  gidEntry,
+  type IbvDeviceAttributes,
+  type IbvKind,
+  type IbvPortAttributes,
+  ibverbs,
+  ibvKinds,
+  lastRefusal,
+  pathWords,
+  stepWords,
+} from './ibverbs.ts';
 export { type CreateMemoryOptions, copyMemory, type OpenMemoryOptions, SharedMemory } from './memory.ts';
+export { MAX_PACKETS, NOT_WHOLE, PacketCheck, PacketSeal } from './packets.ts';
 export { Poller, pollEvents } from './poller.ts';
 export { MAX_RANGES, RangeList } from './ranges.ts';
-export { AGAIN } from './result.ts';
+export { AGAIN, check, checkValue } from './result.ts';
+export { RingBuffer } from './ring-buffer.ts';
 export { Socket, type SocketOption } from './socket.ts';
 export { monotonicNs, nameThread, pinThread, threadAffinity, threadId } from './thread.ts';
 export { UserfaultFd } from './userfault.ts';

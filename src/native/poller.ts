@@ -10,6 +10,7 @@ import { check } from './result.ts';
 /** <sys/epoll.h> */
 export const pollEvents = {
   in: 0x1,
+  urgent: 0x2,
   out: 0x4,
   error: 0x8,
   hangup: 0x10,

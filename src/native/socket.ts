@@ -24,9 +24,10 @@ const SHUT_RDWR = 2;
 const MSG_PEEK = 2;
 const FIONREAD = 0x541b;
 const SIOCOUTQ = 0x5411;
+const SIOCOUTQNSD = 0x894b;
 const { EINPROGRESS } = constants.errno;
 
-/** <asm-generic/socket.h>, <netinet/tcp.h>: [level, option] of those that are a number. */
+/** <asm-generic/socket.h>, <netinet/tcp.h>, <linux/in.h>, <linux/udp.h>: [level, option] of those that are a number. */
 export const socketOptions = {
   reuseAddress: [1, 2],
   error: [1, 4],
@@ -40,6 +41,12 @@ export const socketOptions = {
   quickAck: [6, 12],
   userTimeoutMs: [6, 18],
   ipv6Only: [41, 26],
+  receiveBufferForce: [1, 33],
+  sendBufferForce: [1, 32],
+  mtuDiscover: [0, 10],
+  ipv6MtuDiscover: [41, 23],
+  udpNoChecksum6Receive: [17, 102],
+  udpGro: [17, 104],
 } as const satisfies Record<string, readonly [level: number, option: number]>;
 
 export type SocketOption = keyof typeof socketOptions;
@@ -203,6 +210,11 @@ export class Socket extends Fd {
   /** Bytes sent that the peer has not acknowledged. */
   get unacknowledgedBytes(): number {
     return check(addon.queued(this.fd, SIOCOUTQ), 'ioctl');
+  }
+
+  /** Bytes of those that have not left for the peer at all: a reset now would drop them. */
+  get unsentBytes(): number {
+    return check(addon.queued(this.fd, SIOCOUTQNSD), 'ioctl');
   }
 
   private getNumber(level: number, name: number): number {

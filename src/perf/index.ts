@@ -1,5 +1,6 @@
 // The perftest-like tools: what they measure, and running one side of them.
 
+export { measureBandwidth } from './bandwidth.ts';
 export { dial } from './conversation.ts';
 export { RoundTrips } from './latency.ts';
 export { Pace } from './pace.ts';
@@ -12,6 +13,13 @@ export {
   perfTests,
   testTitles,
 } from './parameters.ts';
+export {
+  checkPingpong,
+  type PingpongDocument,
+  type PingpongOptions,
+  pingpongLines,
+  runPingpong,
+} from './pingpong.ts';
 export { type PerfDocument, tableOf } from './report.ts';
 export { requestRows } from './rows.ts';
 export { type ClientOptions, type PerfOptions, runClient, runServer } from './run.ts';

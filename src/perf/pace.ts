@@ -9,6 +9,9 @@ const busyNs = 100e6;
 /** One that waits pauses sooner, and leaves the processor to others for a ms: the peer may need this very one. */
 const idleNs = 2e6;
 const idleMs = 1;
+/** Where timers are coarse a nap takes much longer than asked for. Who waits less than the peer naps would nap in turn with it for ever. */
+const napsWorthWaiting = 4;
+const longestIdleNs = 20e6;
 const stalledNs = 20e9;
 
 export class Pace {
@@ -17,6 +20,7 @@ export class Pace {
   #movedNs = this.#pausedNs;
   #moves = -1;
   #isIdle = false;
+  #idleNs = idleNs;
 
   /** `check` throws when the loop must end. */
   constructor(check: () => void) {
@@ -30,15 +34,18 @@ export class Pace {
       this.#moves = moves;
       this.#movedNs = nowNs;
     }
-    this.#isIdle = nowNs - this.#movedNs > idleNs;
-    return nowNs - this.#pausedNs > (this.#isIdle ? idleNs : busyNs);
+    this.#isIdle = nowNs - this.#movedNs > this.#idleNs;
+    return nowNs - this.#pausedNs > (this.#isIdle ? this.#idleNs : busyNs);
   }
 
   /** Throws when the loop must end, or when nothing has moved for long. */
   async pause(): Promise<void> {
+    const startNs = monotonicNs();
     await (this.#isIdle ? sleep(idleMs) : nextTurn());
     this.#check();
     this.#pausedNs = monotonicNs();
+    const napNs = this.#isIdle ? this.#pausedNs - startNs : 0;
+    this.#idleNs = Math.min(longestIdleNs, Math.max(this.#idleNs, napsWorthWaiting * napNs));
     if (this.#pausedNs - this.#movedNs < stalledNs) return;
     throw new MillraceError('MILLRACE_ERR_FAILED', `perf: nothing has moved for ${stalledNs / 1e9} s`);
   }

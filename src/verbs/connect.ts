@@ -17,6 +17,8 @@ export interface ClimbOptions {
   readonly retryCount?: number;
   readonly rnrRetry?: number;
   readonly maxRdAtomic?: number;
+  /** Which of this side's GIDs to send from. Default: one that fits the peer's. */
+  readonly gidIndex?: number | undefined;
 }
 
 export interface ConnectOptions<Name extends string = string> extends ClimbOptions {
@@ -37,9 +39,9 @@ export interface Connected<Name extends string = string> {
 /** From INIT to RTS. */
 export function climb(qp: Qp, local: Endpoint, remote: Endpoint, options: ClimbOptions = {}): void {
   const { maxRdAtomic = Math.min(16, qp.pd.device.attributes.maxRdAtomic) } = options;
-  const { minRnrTimer = 12, timeout = 18, retryCount = 7, rnrRetry = 7 } = options;
+  const { minRnrTimer = 12, timeout = 18, retryCount = 7, rnrRetry = 7, gidIndex } = options;
   qp.modify('RTR', {
-    path: { gid: remote.gid, lid: remote.lid },
+    path: { gid: remote.gid, lid: remote.lid, ...(gidIndex !== undefined && { gidIndex }) },
     pathMtu: Math.min(local.mtu, remote.mtu) as Mtu,
     destQpNumber: remote.qpNumber,
     rqPsn: remote.psn,

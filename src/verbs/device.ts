@@ -55,6 +55,12 @@ export class Device extends VerbsObject {
     return this.#device.ports();
   }
 
+  /** Packets by what became of them, where the device counts them: for people who look for a fault. */
+  get counters(): Readonly<Record<string, number>> {
+    this.checkOpen();
+    return this.#device.counters?.() ?? {};
+  }
+
   port(number = 1): PortInfo {
     const port = this.ports.find((candidate) => candidate.number === number);
     if (port === undefined) throw new UsageError(`${this.name} has no port ${number}`);

@@ -33,8 +33,8 @@ export function localEndpoint(
   psn: number = randomPsn(),
   regions: Readonly<Record<string, RemoteRegion>> = {},
 ): Endpoint {
-  const { gids, lid, activeMtu } = qp.pd.device.port();
-  return { qpNumber: qp.number, psn, gid: gids[0] ?? '::', lid, mtu: activeMtu, regions };
+  const { gids, gidIndex = 0, lid, activeMtu } = qp.pd.device.port();
+  return { qpNumber: qp.number, psn, gid: gids[gidIndex] ?? '::', lid, mtu: activeMtu, regions };
 }
 
 /** As plain data for one line of JSON. */

@@ -3,12 +3,14 @@
 import { UsageError } from '../errors.ts';
 import { SharedMemory } from '../native/index.ts';
 import { access, accessProblem } from './access.ts';
+import { Ah } from './ah.ts';
 import type { Device } from './device.ts';
 import { checkCount } from './limits.ts';
 import { Mr } from './mr.ts';
 import { VerbsObject } from './object.ts';
 import type { ProviderPd } from './provider.ts';
 import { Qp, type QpOptions, qpSpec } from './qp.ts';
+import { checkPath, type PathTo } from './qp-state.ts';
 import { Srq, type SrqOptions } from './srq.ts';
 
 export interface AllocateOptions {
@@ -68,6 +70,13 @@ export class Pd extends VerbsObject {
     }
     const spec = qpSpec(options, this.device.attributes);
     return new Qp(this, this.#pd.createQp(spec), options, spec);
+  }
+
+  /** Where datagrams of UD queue pairs may go. */
+  createAh(path: PathTo): Ah {
+    this.checkOpen();
+    checkPath('create an address handle', path);
+    return new Ah(this, this.#pd.createAh(path));
   }
 
   protected override release(): void {

@@ -4,7 +4,7 @@
 import type { SharedMemory } from '../native/index.ts';
 import type { CompletionBatch } from './completion.ts';
 import type { Gid } from './gid.ts';
-import type { Mtu, QpAttributes, QpState, QpType } from './qp-state.ts';
+import type { Mtu, PathTo, QpAttributes, QpState, QpType } from './qp-state.ts';
 import type { ReceiveBatch, SendBatch } from './work-request.ts';
 
 export interface DeviceInfo {
@@ -21,7 +21,12 @@ export interface PortInfo {
   readonly lid: number;
   readonly maxMtu: Mtu;
   readonly activeMtu: Mtu;
+  /** In the order of the device's table, so that an index means the same to other tools; `::` is an empty entry. */
   readonly gids: readonly Gid[];
+  /** Of each GID, where the device tells them apart: `RoCE v1`, `RoCE v2`, `IB`. */
+  readonly gidTypes?: readonly string[];
+  /** The GID to go by unless told otherwise. Default: the first. */
+  readonly gidIndex?: number;
   readonly linkLayer: string;
 }
 
@@ -65,6 +70,8 @@ export interface ProviderDevice {
   readonly attributes: DeviceAttributes;
   ports(): readonly PortInfo[];
   onEvent(listener: (event: DeviceEvent) => void): void;
+  /** Packets by what became of them, where there are any. */
+  counters?(): Readonly<Record<string, number>>;
   createPd(): ProviderPd;
   createChannel(): ProviderChannel;
   createCq(spec: CqSpec): ProviderCq;
@@ -75,6 +82,14 @@ export interface ProviderPd {
   registerMr(spec: MrSpec): ProviderMr;
   createSrq(spec: SrqSpec): ProviderSrq;
   createQp(spec: QpSpec): ProviderQp;
+  /** Where datagrams go, by port 1. Throws UnsupportedError where there is no UD. */
+  createAh(path: PathTo): ProviderAh;
+  close(): void;
+}
+
+export interface ProviderAh {
+  /** What rows of UD requests carry in `sendRow.addressHandle`: 32 bits, never 0. */
+  readonly handle: number;
   close(): void;
 }
 

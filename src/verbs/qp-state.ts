@@ -3,7 +3,7 @@
 
 import { UsageError } from '../errors.ts';
 import { accessProblem } from './access.ts';
-import type { Gid } from './gid.ts';
+import { type Gid, gidBytes } from './gid.ts';
 
 export const qpStates = ['RESET', 'INIT', 'RTR', 'RTS', 'SQD', 'SQE', 'ERR'] as const;
 export type QpState = (typeof qpStates)[number];
@@ -13,6 +13,7 @@ export type QpType = 'RC' | 'UD';
 export interface PathTo {
   readonly gid: Gid;
   readonly lid?: number;
+  /** Which of this side's GIDs to send from. Default: one that fits the peer's. */
   readonly gidIndex?: number;
   readonly hopLimit?: number;
 }
@@ -96,6 +97,19 @@ export function checkStep(type: QpType, from: QpState, to: QpState, attributes: 
   for (const name of given) checkValue(attempt, name as AttributeName, attributes);
 }
 
+/** Throws when the path could not lead anywhere. */
+export function checkPath(attempt: string, { gid, lid = 0, gidIndex = 0, hopLimit = 1 }: PathTo): void {
+  gidBytes(gid);
+  for (const [name, value, max] of [
+    ['lid', lid, 0xffff],
+    ['gidIndex', gidIndex, 0xff],
+    ['hopLimit', hopLimit, 0xff],
+  ] as const) {
+    const isInside = Number.isInteger(value) && value >= 0 && value <= max;
+    if (!isInside) throw new UsageError(`${attempt}: ${name} of the path is ${value}; expected 0 to ${max}`);
+  }
+}
+
 function findStep(type: QpType, from: QpState, to: QpState): Step | undefined {
   if (to === 'RESET') return anything;
   if (to === 'ERR') return from === 'RESET' ? undefined : anything;
@@ -129,6 +143,8 @@ function checkValue(attempt: string, name: AttributeName, attributes: QpAttribut
   } else if (name === 'access') {
     const problem = accessProblem((attributes.access ?? 0) | 1);
     if (problem !== undefined) throw new UsageError(`${attempt}: ${problem}`);
+  } else if (name === 'path' && attributes.path !== undefined) {
+    checkPath(attempt, attributes.path);
   } else if (name === 'pathMtu' && !mtus.includes(attributes.pathMtu ?? 0)) {
     throw new UsageError(`${attempt}: pathMtu is ${attributes.pathMtu}; expected one of ${mtus.join(', ')}`);
   }

@@ -47,6 +47,8 @@ export class Qp extends VerbsObject {
   readonly maxInlineBytes: number;
   readonly #qp: ProviderQp;
   readonly #srq: Srq | undefined;
+  /** Where the last step led. A device itself only ever moves a QP to ERR or SQE, where posting is allowed. */
+  #reached: QpState = 'RESET';
 
   constructor(pd: Pd, qp: ProviderQp, options: QpOptions, spec: QpSpec) {
     const { sendCq, receiveCq = sendCq, srq } = options;
@@ -71,6 +73,7 @@ export class Qp extends VerbsObject {
     return this.#qp.number;
   }
 
+  /** Where it is now. A device may have to be asked, so this is not for hot loops. */
   get state(): QpState {
     return this.#qp.state;
   }
@@ -85,6 +88,7 @@ export class Qp extends VerbsObject {
     this.checkOpen();
     checkStep(this.type, this.#qp.state, to, attributes);
     this.#qp.modify(to, attributes);
+    this.#reached = to;
   }
 
   /** The step from RESET that takes nothing from the peer. */
@@ -95,9 +99,8 @@ export class Qp extends VerbsObject {
   /** Posts all rows, or as many as the queue has room for; returns how many were taken. */
   postSend(batch: SendBatch): number {
     this.checkOpen();
-    const { state } = this.#qp;
-    if (state === 'RESET' || state === 'INIT' || state === 'RTR') {
-      throw new UsageError(`post to the send queue of QP ${this.number}: it is in ${state}, not in RTS yet`);
+    if (isBeforeRts(this.#reached) && isBeforeRts(this.#qp.state)) {
+      throw new UsageError(`post to the send queue of QP ${this.number}: it is in ${this.#reached}, not in RTS yet`);
     }
     return this.#qp.postSend(batch);
   }
@@ -105,7 +108,7 @@ export class Qp extends VerbsObject {
   postReceive(batch: ReceiveBatch): number {
     this.checkOpen();
     if (this.#srq !== undefined) throw new UsageError(`QP ${this.number} receives from an SRQ: post to that`);
-    if (this.#qp.state === 'RESET') throw new UsageError(`post a receive to QP ${this.number}: it is in RESET`);
+    if (this.#reached === 'RESET') throw new UsageError(`post a receive to QP ${this.number}: it is in RESET`);
     return this.#qp.postReceive(batch);
   }
 
@@ -123,4 +126,8 @@ export class Qp extends VerbsObject {
   protected override release(): void {
     this.#qp.close();
   }
+}
+
+function isBeforeRts(state: QpState): boolean {
+  return state === 'RESET' || state === 'INIT' || state === 'RTR';
 }

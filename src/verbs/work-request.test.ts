@@ -32,6 +32,24 @@ describe('a batch of work requests', () => {
     );
   });
 
+  test('a datagram says where it goes, once there is one', () => {
+    using batch = new SendBatch({ capacity: 2, maxSge: 1 });
+    assert.throws(() => batch.to(1, 2, 3), { code: 'MILLRACE_ERR_USAGE' });
+    batch.send(1).to(7, 8, 9).sge(1, 2, 3);
+    batch.sendWithImm(2, 5).to(10, 0xff_ffff, 0xffff_ffff);
+    const { words, rowWords } = batch;
+    const destination = (row: number): number[] =>
+      Array.from(words.subarray(row * rowWords + sendRow.destQpNumber, row * rowWords + sendRow.sge));
+    assert.deepEqual(
+      [destination(0), destination(1)],
+      [
+        [8, 9, 7],
+        [0xff_ffff, 0xffff_ffff, 10],
+      ],
+    );
+    assert.equal(words[sendRow.sgeCount], 1);
+  });
+
   test('rows are where the layout says', () => {
     using batch = new SendBatch({ capacity: 4, maxSge: 1 });
     batch.writeWithImm(2 ** 40, 2 ** 50 + 8, 0xffff_ffff, 7, sendFlags.fence).sge(9, 2 ** 33, 64);

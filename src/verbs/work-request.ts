@@ -214,6 +214,16 @@ export class SendBatch extends Batch {
     return this;
   }
 
+  /** UD: who the last row is for; `handle` is that of an `Ah`. A qkey with the top bit set means the QP's own. */
+  to(handle: number, qpNumber: number, qkey: number): this {
+    if (this.count === 0) throw new UsageError('a destination needs a request first');
+    const row = (this.count - 1) * this.rowWords;
+    this.words[row + sendRow.destQpNumber] = qpNumber;
+    this.words[row + sendRow.qkey] = qkey;
+    this.words[row + sendRow.addressHandle] = handle;
+    return this;
+  }
+
   #row(opcode: number, wrId: number, flags: number): number {
     const row = this.addRow();
     this.words[row + sendRow.opcode] = opcode;

@@ -59,7 +59,20 @@ export function channels(target: ConformanceTarget): void {
         left.post((batch) => batch.send(2, sendFlags.signaled | sendFlags.solicited));
         await until('an event', () => channel.take().length > 0);
         await drain(cq, 1);
-        // An error wakes as well.
+      },
+    );
+
+    conforms(
+      target,
+      'a CQ armed for solicited messages is woken by an error, too',
+      { isConnected: false, needs: 'solicitedErrors' },
+      async (rig) => {
+        const { left, right } = rig;
+        const channel = right.device.createChannel();
+        const cq = right.device.createCq({ entries: 64, channel });
+        const qp = right.pd.createQp({ sendCq: right.sendCq, receiveCq: cq });
+        rig.connect(left.qp, qp);
+        right.receive(1, 0, 8, qp);
         cq.arm(true);
         qp.modify('ERR');
         await until('an event', () => channel.take().length > 0);

@@ -1,6 +1,14 @@
 // Climbing the ladder by hand: the attributes of each step, and two QPs brought to RTS.
 
-import { access, type Device, type PathTo, type Qp, type QpAttributes, type QpState } from '../../src/verbs/index.ts';
+import {
+  access,
+  type Device,
+  type Gid,
+  type PathTo,
+  type Qp,
+  type QpAttributes,
+  type QpState,
+} from '../../src/verbs/index.ts';
 
 export const allAccess = access.localWrite | access.remoteWrite | access.remoteRead | access.remoteAtomic;
 
@@ -9,7 +17,7 @@ export const PSN_OF_LEFT = 0xff_fff0;
 export const PSN_OF_RIGHT = 0xff_ff00;
 
 export interface ConnectOptions {
-  readonly gidIndex?: number;
+  readonly gidOf?: GidOf;
   readonly access?: number;
   /** In place of what the steps would be told. */
   readonly attributes?: QpAttributes;
@@ -21,9 +29,16 @@ export interface PeerOf {
   readonly psn: number;
 }
 
-export function pathTo(device: Device, gidIndex = 0): PathTo {
-  const { gids, lid } = device.port();
-  return { gid: gids[gidIndex] ?? '', lid, gidIndex };
+/** Where peers find a device. */
+export type GidOf = (device: Device) => Gid;
+
+export function preferredGid(device: Device): Gid {
+  const { gids, gidIndex = 0 } = device.port();
+  return gids[gidIndex] ?? '';
+}
+
+export function pathTo(device: Device, gidOf: GidOf = preferredGid): PathTo {
+  return { gid: gidOf(device), lid: device.port().lid };
 }
 
 export function initAttributes(flags: number = allAccess): QpAttributes {
@@ -34,7 +49,7 @@ export function rtrAttributes(local: Device, peer: PeerOf, options: ConnectOptio
   const pathMtu =
     local.port().activeMtu < peer.device.port().activeMtu ? local.port().activeMtu : peer.device.port().activeMtu;
   return {
-    path: pathTo(peer.device, options.gidIndex),
+    path: pathTo(peer.device, options.gidOf),
     pathMtu,
     destQpNumber: peer.qpNumber,
     rqPsn: peer.psn,

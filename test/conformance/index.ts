@@ -13,6 +13,7 @@ import { retries } from './retries.ts';
 import { sharedReceives } from './srq.ts';
 import type { ConformanceTarget } from './target.ts';
 
+export { preferredGid } from './connect.ts';
 export type { ConformanceTarget, DevicePair, Feature } from './target.ts';
 
 /** Declares all tests of the suite; call it at the top of a test file. */

@@ -86,7 +86,7 @@ export function keys(target: ConformanceTarget): void {
     conforms(
       target,
       'a region closed while a message for it waits fails the message, not the process',
-      {},
+      { needs: 'receiveStatus' },
       async ({ left, right }) => {
         const region = right.pd.allocate({ sizeBytes: 4096 });
         right.postReceives((batch) => batch.receive(1).sge(region.lkey, region.address, 64));
@@ -117,7 +117,7 @@ export function keys(target: ConformanceTarget): void {
       assert.equal(await write(rig, key), 'REM_ACCESS_ERR');
     });
 
-    conforms(target, 'a granted key is worth nothing to another peer', { needs: 'grants' }, async (rig) => {
+    conforms(target, 'a granted key is worth nothing to another peer', { needs: 'boundGrants' }, async (rig) => {
       const { left, right } = rig;
       const [otherLeft, otherRight] = [left.createQp(), right.createQp()];
       rig.connect(otherLeft, otherRight);

@@ -70,7 +70,8 @@ const localCases: readonly LocalCase[] = [
 export function localErrors(target: ConformanceTarget): void {
   describe(`${target.name}: requests that fail here`, () => {
     for (const { name, expected, fill } of localCases) {
-      conforms(target, `${name} is ${expected.join(' or ')}, and the peer gets nothing`, {}, async (rig) => {
+      const needs = { needs: 'localStatus' } as const;
+      conforms(target, `${name} is ${expected.join(' or ')}, and the peer gets nothing`, needs, async (rig) => {
         const { left, right } = rig;
         right.receive(9, 0, 64);
         left.bytes(0, 64).fill(7);
@@ -79,21 +80,26 @@ export function localErrors(target: ConformanceTarget): void {
       });
     }
 
-    conforms(target, 'requests before the one that fails complete first', {}, async ({ left, right }) => {
-      left.post((batch) => {
-        for (let wrId = 1; wrId <= 5; wrId++)
-          batch.write(wrId, right.mr.address + wrId, right.mr.rkey).sge(...left.at(0, 1));
-        batch.read(6, right.mr.address, right.mr.rkey).sge(...left.at(100, 4096));
-        batch.send(7).sge(0, left.mr.address, 8);
-      });
-      const expected = [1, 2, 3, 4, 5, 6].map((wrId) => `${wrId}:SUCCESS`);
-      assert.deepEqual(await left.sentStatuses(7), [...expected, '7:LOC_PROT_ERR']);
-    });
+    conforms(
+      target,
+      'requests before the one that fails complete first',
+      { needs: 'localStatus' },
+      async ({ left, right }) => {
+        left.post((batch) => {
+          for (let wrId = 1; wrId <= 5; wrId++)
+            batch.write(wrId, right.mr.address + wrId, right.mr.rkey).sge(...left.at(0, 1));
+          batch.read(6, right.mr.address, right.mr.rkey).sge(...left.at(100, 4096));
+          batch.send(7).sge(0, left.mr.address, 8);
+        });
+        const expected = [1, 2, 3, 4, 5, 6].map((wrId) => `${wrId}:SUCCESS`);
+        assert.deepEqual(await left.sentStatuses(7), [...expected, '7:LOC_PROT_ERR']);
+      },
+    );
 
     conforms(
       target,
       'a receive with a wrong lkey is LOC_PROT_ERR there and REM_OP_ERR here',
-      {},
+      { needs: 'receiveStatus' },
       async ({ left, right }) => {
         right.postReceives((batch) => batch.receive(9).sge((right.mr.lkey ^ 0x5a5a_5a5a) >>> 0, right.mr.address, 64));
         right.receive(10, 0, 64);

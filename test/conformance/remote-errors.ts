@@ -15,6 +15,7 @@ interface RemoteCase {
   readonly name: string;
   readonly expected: readonly string[];
   readonly isAtomic?: boolean;
+  readonly isUnaligned?: boolean;
   /** Of the right end's region and QP. */
   readonly access?: number;
   readonly qpAccess?: number;
@@ -72,6 +73,7 @@ const remoteCases: readonly RemoteCase[] = [
     name: 'an atomic on an address that is not a multiple of eight',
     expected: ['REM_INV_REQ_ERR', 'REM_ACCESS_ERR'],
     isAtomic: true,
+    isUnaligned: true,
     fill: (batch, left, { mr }) => batch.fetchAdd(1, mr.address + 4, mr.rkey, 1).sge(...left.at(0, 8)),
   },
   ...[
@@ -115,11 +117,12 @@ export function remoteErrors(target: ConformanceTarget): void {
       expected,
       fill,
       isAtomic = false,
+      isUnaligned = false,
       access: flags = everything,
       qpAccess = everything,
     } of remoteCases) {
       const right = { access: flags, qpAccess };
-      const needs = isAtomic ? ({ needs: 'atomics' } as const) : {};
+      const needs = isAtomic ? ({ needs: isUnaligned ? 'unalignedAtomics' : 'atomics' } as const) : {};
       const left = { sizeBytes: 1 << 17 };
       conforms(
         target,
@@ -137,7 +140,7 @@ export function remoteErrors(target: ConformanceTarget): void {
     conforms(
       target,
       'a message too long for its receive is LOC_LEN_ERR there and REM_INV_REQ_ERR here',
-      {},
+      { needs: 'receiveStatus' },
       async (rig) => {
         const { left, right } = rig;
         right.receive(9, 0, 15);
@@ -150,7 +153,7 @@ export function remoteErrors(target: ConformanceTarget): void {
       },
     );
 
-    conforms(target, 'a receive without memory takes no bytes', {}, async ({ left, right }) => {
+    conforms(target, 'a receive without memory takes no bytes', { needs: 'receiveStatus' }, async ({ left, right }) => {
       right.postReceives((batch) => batch.receive(9));
       left.post((batch) => batch.send(1).sge(...left.at(0, 1)));
       assert.deepEqual(await left.sentStatuses(), ['1:REM_INV_REQ_ERR']);

@@ -13,7 +13,7 @@ import {
   ReceiveBatch,
   SendBatch,
 } from '../../src/verbs/index.ts';
-import { allAccess, connectPair } from './connect.ts';
+import { allAccess, type ConnectOptions, connectPair, type GidOf, preferredGid } from './connect.ts';
 import { drain } from './wait.ts';
 
 export interface EndOptions extends Omit<QpOptions, 'sendCq' | 'receiveCq' | 'srq'> {
@@ -31,7 +31,7 @@ export interface RigOptions {
   readonly right?: EndOptions;
   /** Default: both QPs are in RTS. */
   readonly isConnected?: boolean;
-  readonly gidIndex?: number;
+  readonly gidOf?: GidOf;
 }
 
 type Sge = readonly [lkey: number, address: number, length: number];
@@ -149,10 +149,10 @@ export class Rig implements Disposable {
     connectPair(left, right, this.connectOptions('left'), this.connectOptions('right'));
   }
 
-  connectOptions(which: 'left' | 'right'): { gidIndex: number; access: number; attributes: QpAttributes } {
-    const { gidIndex = 0 } = this.#options;
+  connectOptions(which: 'left' | 'right'): ConnectOptions & { access: number } {
+    const { gidOf = preferredGid } = this.#options;
     const { qpAccess = allAccess, attributes = {} } = this.#options[which] ?? {};
-    return { gidIndex, access: qpAccess, attributes };
+    return { gidOf, access: qpAccess, attributes };
   }
 
   [Symbol.dispose](): void {

@@ -2,6 +2,7 @@
 
 import { test } from 'node:test';
 import type { Device } from '../../src/verbs/index.ts';
+import type { GidOf } from './connect.ts';
 import { Rig, type RigOptions } from './rig.ts';
 
 export interface DevicePair extends AsyncDisposable {
@@ -22,8 +23,20 @@ export type Feature =
   /** The responder's QP goes to ERR as well when it refuses a request. */
   | 'responderDies'
   | 'grants'
+  /** A granted key is refused to the peers of other QPs. */
+  | 'boundGrants'
   | 'solicited'
+  /** A failed completion wakes those who asked for solicited ones only. */
+  | 'solicitedErrors'
+  /** A request that fails here says why, rather than that it was flushed. */
+  | 'localStatus'
+  /** A receive that fails says why, here and to the sender. */
+  | 'receiveStatus'
+  /** An atomic on an odd address is refused by the peer, not by the local device. */
+  | 'unalignedAtomics'
   | 'sendQueueDrain'
+  /** Back in RTS, what was posted in SQD goes out by itself. */
+  | 'sendQueueResume'
   | 'bigMessages'
   /** A peer that never was, or is gone, is noticed. */
   | 'retryExceeded';
@@ -31,8 +44,8 @@ export type Feature =
 export interface ConformanceTarget {
   readonly name: string;
   open(): Promise<DevicePair>;
-  /** Which of port 1's GIDs reaches the other device. */
-  readonly gidIndex?: number;
+  /** Where peers find a device. Default: its preferred GID. */
+  readonly gidOf?: GidOf;
   /** What it cannot do, each with the reason, which is printed with the skipped tests. */
   readonly lacks?: Readonly<Partial<Record<Feature, string>>>;
 }
@@ -52,7 +65,7 @@ export function conforms(
   const skip = needs === undefined ? undefined : target.lacks?.[needs];
   test(name, { timeout: 30_000, ...(skip !== undefined && { skip }) }, async () => {
     await using pair = await target.open();
-    using rig = Rig.build(pair, { gidIndex: target.gidIndex ?? 0, ...options });
+    using rig = Rig.build(pair, { ...(target.gidOf && { gidOf: target.gidOf }), ...options });
     await body(rig);
   });
 }

@@ -69,6 +69,7 @@ export class SoftCq implements ProviderCq {
     imm: number,
     hasImm: boolean,
     isSolicited: boolean,
+    sourceQp = 0,
   ): boolean {
     if (this.#isOverrun || this.#count === this.#entries) {
       if (!this.#isOverrun) {
@@ -87,7 +88,10 @@ export class SoftCq implements ProviderCq {
     rows[row + completionRow.byteLength] = byteLength;
     rows[row + completionRow.imm] = imm;
     rows[row + completionRow.qpNumber] = qpNumber;
-    rows[row + completionRow.flags] = hasImm ? completionFlags.hasImm : 0;
+    rows[row + completionRow.sourceQp] = sourceQp;
+    // Only datagrams name their sender, and they have a route header.
+    const route = sourceQp === 0 ? 0 : completionFlags.globalRoute;
+    rows[row + completionRow.flags] = (hasImm ? completionFlags.hasImm : 0) | route;
     this.#count++;
     const isEvent = this.#armed === 'any' || isSolicited || status !== completionStatuses.SUCCESS;
     if (this.#armed !== 'no' && isEvent) {

@@ -1,7 +1,6 @@
 // The soft device: its objects, what it looks for, and the one place where things move on.
 
 import { randomBytes } from 'node:crypto';
-import { UnsupportedError } from '../../errors.ts';
 import { FdWatch, monotonicNs, Poller, pollEvents, TimerFd } from '../../native/index.ts';
 import type {
   CqSpec,
@@ -9,7 +8,9 @@ import type {
   DeviceEvent,
   DeviceInfo,
   MrSpec,
+  PathTo,
   PortInfo,
+  ProviderAh,
   ProviderChannel,
   ProviderDevice,
   ProviderMr,
@@ -23,7 +24,7 @@ import { SoftChannel } from './channel.ts';
 import { type CompletionOwner, SoftCq } from './completion-queue.ts';
 import type { FaultPlan } from './fault-plan.ts';
 import { MAX_MESSAGE_BYTES } from './frame.ts';
-import { type QpOwner, SoftQp } from './qp.ts';
+import type { QpOwner, SoftQp } from './qp.ts';
 import { ReceiveQueue } from './receive-queue.ts';
 import { RegionTable } from './region.ts';
 import type { Wire, WireHost } from './wire.ts';
@@ -56,23 +57,25 @@ interface Scheduled {
   readonly action: () => void;
 }
 
-export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, WireHost {
+export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp>, CompletionOwner, WireHost<Qp> {
   readonly info: DeviceInfo;
   readonly attributes = softAttributes;
   readonly regions: RegionTable;
   readonly faults: FaultPlan | undefined;
   readonly poller = Poller.create(256);
-  readonly #wire: Wire;
+  readonly #wire: Wire<Qp>;
   readonly #timer = TimerFd.create();
   readonly #watch: FdWatch;
-  readonly #qps = new Map<number, SoftQp>();
+  readonly #qps = new Map<number, Qp>();
   /** QPs that have a link, or look for one. */
-  readonly #linked = new Set<SoftQp>();
+  readonly #linked = new Set<Qp>();
   /** QPs with something to do at the next occasion. */
-  readonly #kicked = new Set<SoftQp>();
+  readonly #kicked = new Set<Qp>();
   /** QPs whose links stopped for the others' sake. No event tells of what they left. */
-  readonly #again = new Set<SoftQp>();
+  readonly #again = new Set<Qp>();
   readonly #scheduled = new Map<object, Scheduled>();
+  /** No action is due before this; the timer is set for it. */
+  #nextNs = Number.POSITIVE_INFINITY;
   readonly #handlers = new Map<number, (events: number) => void>();
   #nextToken = 1;
   #polls = 0;
@@ -80,7 +83,7 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
   #isClosed = false;
   #listener: (event: DeviceEvent) => void = () => {};
 
-  constructor(info: DeviceInfo, faults: FaultPlan | undefined, makeWire: (host: WireHost) => Wire) {
+  constructor(info: DeviceInfo, faults: FaultPlan | undefined, makeWire: (host: WireHost<Qp>) => Wire<Qp>) {
     this.info = info;
     this.faults = faults;
     this.regions = new RegionTable(() => this.revoked());
@@ -91,8 +94,8 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
   }
 
   ports(): readonly PortInfo[] {
-    const { gid, lid } = this.#wire;
-    const mtus = { maxMtu: 4096, activeMtu: 4096 } as const;
+    const { gid, lid, mtu } = this.#wire;
+    const mtus = { maxMtu: 4096, activeMtu: mtu } as const;
     return [{ number: 1, state: 'ACTIVE', lid, ...mtus, gids: [gid], linkLayer: this.info.transport }];
   }
 
@@ -105,16 +108,16 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
     return {
       registerMr: (spec: MrSpec): ProviderMr => this.regions.add(pd, spec),
       createSrq: (spec: SrqSpec): ProviderSrq =>
-        new ReceiveQueue(pd, spec.requests, spec.maxSge, (srq) => this.#listener({ kind: 'srqLimit', srq })),
+        new ReceiveQueue(pd, spec.requests, spec.maxSge, (srq) => this.#announce({ kind: 'srqLimit', srq })),
       createQp: (spec: QpSpec): ProviderQp => this.#createQp(pd, spec),
+      createAh: (path: PathTo): ProviderAh => this.#wire.createAh(path),
       close: () => {},
     };
   }
 
-  #createQp(pd: object, spec: QpSpec): SoftQp {
-    if (spec.type !== 'RC') throw new UnsupportedError(`${this.info.name} has RC queue pairs only`);
+  #createQp(pd: object, spec: QpSpec): Qp {
     const number = this.#unusedQpNumber();
-    const qp = new SoftQp(this, number, pd, spec);
+    const qp = this.#wire.createQp(this, number, pd, spec);
     this.#qps.set(number, qp);
     return qp;
   }
@@ -150,8 +153,9 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
     if (this.#isMoving || this.#isClosed) return;
     this.#isMoving = true;
     try {
+      this.#wire.receive();
       for (const qp of this.#linked) {
-        if (qp.link?.mayReceive === true) this.#pump(qp);
+        if (qp.mayReceive) this.#pump(qp);
       }
     } finally {
       this.#isMoving = false;
@@ -216,18 +220,18 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
     this.poller.remove(fd);
   }
 
-  qp(number: number): SoftQp | undefined {
+  qp(number: number): Qp | undefined {
     return this.#qps.get(number);
   }
 
   // QpOwner
 
-  establish(qp: SoftQp): void {
-    this.#linked.add(qp);
+  establish(qp: Qp): void {
+    if (this.#wire.hasLinks) this.#linked.add(qp);
     this.#wire.establish(qp);
   }
 
-  abandon(qp: SoftQp): void {
+  abandon(qp: Qp): void {
     this.#linked.delete(qp);
     this.#kicked.delete(qp);
     this.#again.delete(qp);
@@ -235,8 +239,8 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
     this.#wire.abandon(qp);
   }
 
-  kick(qp: SoftQp): void {
-    if (qp.link === undefined) {
+  kick(qp: Qp): void {
+    if (!qp.isConnected) {
       this.#wire.wanted(qp);
       return;
     }
@@ -246,34 +250,45 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
 
   /** One thing at a time for each key. */
   schedule(key: object, ns: number, action: () => void): void {
-    this.#scheduled.set(key, { atNs: monotonicNs() + ns, action });
-    this.#setTimer();
+    const atNs = monotonicNs() + ns;
+    this.#scheduled.set(key, { atNs, action });
+    if (atNs < this.#nextNs) this.#setTimer(atNs);
   }
 
   unschedule(key: object): void {
     this.#scheduled.delete(key);
   }
 
-  fatal(qp: SoftQp, reason: string): void {
+  fatal(qp: Qp, reason: string): void {
     // What its peer has mapped must be asked for again, and then is refused.
     this.revoked();
-    this.#listener({ kind: 'qpFatal', qpNumber: qp.number, reason });
+    this.#announce({ kind: 'qpFatal', qpNumber: qp.number, reason });
   }
 
   revoked(): void {
     this.#wire.revoked();
   }
 
-  remove(qp: SoftQp): void {
+  counters(): Readonly<Record<string, number>> {
+    return this.#wire.counters();
+  }
+
+  remove(qp: Qp): void {
     this.#qps.delete(qp.number);
     this.abandon(qp);
   }
 
   cqOverrun(cq: SoftCq): void {
-    this.#listener({ kind: 'cqOverrun', cq });
+    this.#announce({ kind: 'cqOverrun', cq });
     for (const qp of this.#qps.values()) {
       if (qp.spec.sendCq === cq || qp.spec.receiveCq === cq) qp.fail('its CQ is full');
     }
+  }
+
+  /** Listeners look at memory, and close it. */
+  #announce(event: DeviceEvent): void {
+    this.#wire.settle();
+    this.#listener(event);
   }
 
   #runKicked(): void {
@@ -285,38 +300,40 @@ export class SoftDevice implements ProviderDevice, QpOwner, CompletionOwner, Wir
         this.#kicked.delete(qp);
         this.#pump(qp);
       }
+      this.#wire.flush();
     } finally {
       this.#isMoving = false;
     }
   }
 
-  #pump(qp: SoftQp): void {
-    const { link } = qp;
-    if (link === undefined) return;
+  #pump(qp: Qp): void {
     const nowNs = this.faults === undefined ? 0 : monotonicNs();
-    const hasMore = link.pump(nowNs);
-    if (hasMore) {
+    if (qp.pump(nowNs)) {
       this.#again.add(qp);
       this.schedule(this.#again, 1, () => {});
     }
-    const { heldUntilNs } = link;
-    if (heldUntilNs > nowNs) this.schedule(link, heldUntilNs - nowNs, () => this.kick(qp));
+    const { heldUntilNs } = qp;
+    if (heldUntilNs > nowNs) this.schedule(qp.queue, heldUntilNs - nowNs, () => this.kick(qp));
   }
 
   #runScheduled(): void {
     const nowNs = monotonicNs();
+    if (nowNs < this.#nextNs) return;
+    this.#nextNs = Number.POSITIVE_INFINITY;
     for (const [key, { atNs, action }] of this.#scheduled) {
       if (atNs > nowNs) continue;
       this.#scheduled.delete(key);
       action();
     }
-    this.#setTimer();
-  }
-
-  #setTimer(): void {
-    if (this.#isClosed) return;
     let nextNs = Number.POSITIVE_INFINITY;
     for (const { atNs } of this.#scheduled.values()) nextNs = Math.min(nextNs, atNs);
-    this.#timer.set(nextNs === Number.POSITIVE_INFINITY ? 0 : Math.max(1, nextNs - monotonicNs()));
+    if (nextNs !== Number.POSITIVE_INFINITY) this.#setTimer(nextNs);
+  }
+
+  /** Only ever set for something earlier: what was unscheduled or put off costs a look at the clock, not a system call. */
+  #setTimer(atNs: number): void {
+    if (this.#isClosed) return;
+    this.#nextNs = atNs;
+    this.#timer.set(Math.max(1, atNs - monotonicNs()));
   }
 }

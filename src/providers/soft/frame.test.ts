@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import {
-  addSequence,
   beginFrame,
   frameFlags,
   frameProblem,
@@ -12,8 +11,8 @@ import {
   hasFlag,
   headerRow,
   MAX_MESSAGE_BYTES,
-  sequenceDistance,
 } from './frame.ts';
+import { addSequence, sequenceDistance } from './sequence.ts';
 
 function frame(type: number, flags = 0, sequence = 0, bytes = 0): Uint32Array {
   const words = new Uint32Array(HEADER_WORDS);

@@ -96,12 +96,3 @@ export function frameProblem(words: Uint32Array): string | undefined {
   if (words[headerRow.remoteAddress + 1] > 0x1f_ffff) return 'an address of more than 53 bits';
   return undefined;
 }
-
-/** How far `a` is ahead of `b`, in 24-bit arithmetic: from -2^23 to 2^23-1. */
-export function sequenceDistance(a: number, b: number): number {
-  return ((a - b) << 8) >> 8;
-}
-
-export function addSequence(sequence: number, count: number): number {
-  return (sequence + count) & 0xff_ffff;
-}

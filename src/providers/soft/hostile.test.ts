@@ -10,7 +10,7 @@ import { reap, turn, until } from '../../../test/conformance/wait.ts';
 import type { Qp } from '../index.ts';
 import { dialShm, dialTcp, helloTo, IMPOSTOR, oddDescriptors, ShmImpostor, talkTcp } from './fixtures/impostor.ts';
 import { generator, type Known, mutate, validFrame } from './fixtures/mutation.ts';
-import { openSoftPair, type Wire, wires } from './fixtures/soft-pair.ts';
+import { linkedWires, openSoftPair, type Wire } from './fixtures/soft-pair.ts';
 import { beginFrame, frameTypes, HEADER_BYTES, HEADER_WORDS, headerRow } from './frame.ts';
 import { encodeMessage } from './shm-message.ts';
 
@@ -105,7 +105,7 @@ function knownOf({ right }: Rig): Known {
 }
 
 describe(`a hostile peer (seed ${seed})`, () => {
-  for (const wire of wires) {
+  for (const wire of linkedWires) {
     test(`over ${wire}, whoever says no proper hello gets no QP, and nobody else notices`, bounded, async () => {
       await using pair = openSoftPair(wire);
       using rig = Rig.build(pair);

@@ -1,19 +1,24 @@
 // The soft provider: a software RNIC that needs nothing from the kernel.
 
 import { randomBytes } from 'node:crypto';
-import { Device, type DeviceInfo, type Provider } from '../../verbs/index.ts';
+import { UsageError } from '../../errors.ts';
+import { Device, type DeviceInfo, type Provider, type ProviderDevice } from '../../verbs/index.ts';
 import { SoftDevice } from './device.ts';
 import { checkFaultPlan, type FaultPlan } from './fault-plan.ts';
+import type { LinkedQp } from './linked-qp.ts';
+import type { RoceQp } from './roce/qp.ts';
+import { RoceWire } from './roce/wire.ts';
 import { defaultRuntimeDir, ShmWire } from './shm-wire.ts';
 import { TcpWire } from './tcp-wire.ts';
 
 export type { FaultPlan } from './fault-plan.ts';
 
-export type SoftWire = 'shm' | 'tcp';
+export const softWires = ['shm', 'tcp', 'roce'] as const;
+export type SoftWire = (typeof softWires)[number];
 
 export interface SoftDeviceOptions {
   readonly wire: SoftWire;
-  /** tcp: the local IP address to be found at. Default: MILLRACE_SOFT_ADDRESS, or 127.0.0.1. */
+  /** tcp, roce: the local IP address to be found at. Default: MILLRACE_SOFT_ADDRESS, or 127.0.0.1. */
   readonly address?: string;
   /** shm: where peers find each other. Default: MILLRACE_RUN_DIR, or the user's runtime directory. */
   readonly runtimeDir?: string;
@@ -32,23 +37,32 @@ function guid(): string {
   return processGuid;
 }
 
-function open(options: SoftDeviceOptions): SoftDevice {
+function open(options: SoftDeviceOptions): ProviderDevice {
   const { wire, faults } = options;
   if (faults !== undefined) checkFaultPlan(faults);
-  return new SoftDevice(infoOf(wire), faults, (host) =>
-    wire === 'tcp'
-      ? new TcpWire(host, options.address ?? process.env.MILLRACE_SOFT_ADDRESS ?? '127.0.0.1')
-      : new ShmWire(host, options.runtimeDir ?? defaultRuntimeDir()),
-  );
+  const address = options.address ?? process.env.MILLRACE_SOFT_ADDRESS ?? '127.0.0.1';
+  switch (wire) {
+    case 'shm':
+      return new SoftDevice<LinkedQp>(
+        infoOf(wire),
+        faults,
+        (host) => new ShmWire(host, options.runtimeDir ?? defaultRuntimeDir()),
+      );
+    case 'tcp':
+      return new SoftDevice<LinkedQp>(infoOf(wire), faults, (host) => new TcpWire(host, address));
+    case 'roce':
+      if (faults?.disconnect !== undefined) throw new UsageError('fault plan: the roce wire has no connection to cut');
+      return new SoftDevice<RoceQp>(infoOf(wire), faults, (host) => new RoceWire(host, address));
+  }
 }
 
-/** A soft device with settings of its own; `openDevice('soft-shm')` and `openDevice('soft-tcp')` take the defaults. */
+/** A soft device with settings of its own; `openDevice('soft-tcp')` and its like take the defaults. */
 export function openSoftDevice(options: SoftDeviceOptions): Device {
   return new Device(open(options));
 }
 
 export const softProvider: Provider = {
   name: 'soft',
-  listDevices: () => [infoOf('shm'), infoOf('tcp')],
-  openDevice: (name) => open({ wire: name === 'soft-tcp' ? 'tcp' : 'shm' }),
+  listDevices: () => softWires.map(infoOf),
+  openDevice: (name) => open({ wire: softWires.find((wire) => name === `soft-${wire}`) ?? 'shm' }),
 };

@@ -2,7 +2,7 @@
 
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
 import { type FaultPlan, isLossy } from './fault-plan.ts';
-import type { SoftQp } from './qp.ts';
+import type { LinkedQp } from './linked-qp.ts';
 
 /** The first message on every connection, and the answer to it: 16 little-endian words. */
 export const HELLO_BYTES = 64;
@@ -61,7 +61,7 @@ function key({ gid, lid }: Place, qpNumber: number): string {
 }
 
 /** Of two that look for each other, exactly one calls. */
-export function isCaller(here: Place, qp: SoftQp): boolean {
+export function isCaller(here: Place, qp: LinkedQp): boolean {
   const { peerName } = qp;
   if (peerName === undefined) return false;
   const there = { gid: peerName.path.gid, lid: peerName.path.lid ?? 0 };
@@ -69,14 +69,14 @@ export function isCaller(here: Place, qp: SoftQp): boolean {
 }
 
 /** Whether the one who says hello is the one the QP was told to expect. */
-export function isExpected(qp: SoftQp, hello: Hello): boolean {
+export function isExpected(qp: LinkedQp, hello: Hello): boolean {
   const { peerName } = qp;
   if (peerName === undefined || qp.number !== hello.toQp || qp.link !== undefined) return false;
   const expected = key({ gid: peerName.path.gid, lid: peerName.path.lid ?? 0 }, peerName.qpNumber);
   return expected === key({ gid: hello.fromGid, lid: hello.fromLid }, hello.fromQp);
 }
 
-export function helloFrom(here: Place, qp: SoftQp, faults: FaultPlan | undefined): Hello {
+export function helloFrom(here: Place, qp: LinkedQp, faults: FaultPlan | undefined): Hello {
   const { gid, lid } = here;
   const toQp = qp.peerName?.qpNumber ?? 0;
   return { refusal: 0, isLossy: isLossy(faults), fromQp: qp.number, toQp, fromLid: lid, fromGid: gid };

@@ -1,9 +1,8 @@
-// A soft queue pair: a requester and a responder over one link, and the states they are in.
+// What all soft queue pairs have in common: the states they are in, their queues, and how they end.
 
-import { MillraceError, UnsupportedError, UsageError } from '../../errors.ts';
+import { UnsupportedError } from '../../errors.ts';
 import {
   access as accessBits,
-  gidBytes,
   type PathTo,
   type ProviderQp,
   type QpAttributes,
@@ -13,39 +12,27 @@ import {
   type RemoteWindow,
   type SendBatch,
 } from '../../verbs/index.ts';
-import type { SoftCq } from './completion-queue.ts';
 import type { FaultPlan } from './fault-plan.ts';
-import { frameType, frameTypes, headerRow } from './frame.ts';
-import type { FrameHandler, Link } from './link.ts';
-import type { Pieces } from './pieces.ts';
 import { ReceiveQueue } from './receive-queue.ts';
 import type { RegionTable } from './region.ts';
-import { Requester, type RequesterOwner } from './requester.ts';
-import { Responder, type ResponderOwner } from './responder.ts';
+import { ackTimeoutNs, type RequesterSettings, type RetrySettings } from './retries.ts';
 
 /** The device, as its QPs see it. */
-export interface QpOwner {
+export interface QpOwner<Qp extends SoftQp> {
   readonly regions: RegionTable;
   readonly faults: FaultPlan | undefined;
   /** Starts looking for the peer. */
-  establish(qp: SoftQp): void;
+  establish(qp: Qp): void;
   /** Lets go of the QP's link and of the search for one. */
-  abandon(qp: SoftQp): void;
-  /** The link has something to send. */
-  kick(qp: SoftQp): void;
+  abandon(qp: Qp): void;
+  /** The QP has something to send. */
+  kick(qp: Qp): void;
   schedule(key: object, ns: number, action: () => void): void;
   unschedule(key: object): void;
-  fatal(qp: SoftQp, reason: string): void;
+  fatal(qp: Qp, reason: string): void;
   /** Some peer may reach less than before. */
   revoked(): void;
-  remove(qp: SoftQp): void;
-}
-
-/** What the shm wire adds to a link: the peer's memory. */
-export interface DirectAccess {
-  execute(words: Uint32Array, row: number, local: Pieces): boolean;
-  isMapped(rkey: number): boolean;
-  map(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow>;
+  remove(qp: Qp): void;
 }
 
 /** Where the peer's QP is: what `path` and `destQpNumber` said. */
@@ -54,37 +41,67 @@ export interface PeerName {
   readonly qpNumber: number;
 }
 
-export class SoftQp implements ProviderQp, FrameHandler, RequesterOwner, ResponderOwner {
+/** The sending half: keeps posted requests until somebody has answered for them. */
+export interface SendHalf {
+  /** Requests that are not completed, and how many of them were never sent. */
+  readonly count: number;
+  readonly unsent: number;
+  /** Takes as many rows as there is room for. */
+  post(batch: SendBatch): number;
+  start(settings: RequesterSettings): void;
+  adjust(settings: Partial<RetrySettings>): void;
+  /** Everything left is completed as flushed, in order. */
+  flush(): void;
+  /** As new: nothing is completed. */
+  reset(): void;
+  close(): void;
+}
+
+/** The receiving half: carries out what the peer asks for. */
+export interface ReceiveHalf {
+  start(rqPsn: number, maxDestRdAtomic: number, minRnrTimer: number): void;
+  adjust(minRnrTimer: number): void;
+  flush(isShared: boolean): void;
+  reset(isShared: boolean): void;
+}
+
+export abstract class SoftQp implements ProviderQp {
   readonly number: number;
   readonly pd: object;
   readonly spec: QpSpec;
-  readonly #owner: QpOwner;
-  readonly #requester: Requester;
-  readonly #responder: Responder;
-  readonly #queue: ReceiveQueue;
+  readonly queue: ReceiveQueue;
+  protected abstract readonly requester: SendHalf;
+  protected abstract readonly responder: ReceiveHalf;
+  readonly #owner: QpOwner<this>;
   readonly #isShared: boolean;
   /** How long to look for the peer, from the first request on: what the retries would take. 0 is for ever. */
   patienceNs = 0;
   #state: QpState = 'RESET';
   #access = 0;
   #peer: PeerName | undefined;
-  #link: Link | undefined;
-  #direct: DirectAccess | undefined;
-  #isLossy = false;
-  /** It is in error because it refused a request, and says so to its peer. */
-  #hasRefused = false;
   #posted = 0;
 
-  constructor(owner: QpOwner, number: number, pd: object, spec: QpSpec) {
-    this.#owner = owner;
+  protected constructor(owner: QpOwner<never>, number: number, pd: object, spec: QpSpec) {
+    this.#owner = owner as QpOwner<this>;
     this.number = number;
     this.pd = pd;
     this.spec = spec;
     this.#isShared = spec.srq !== undefined;
-    this.#queue = (spec.srq as ReceiveQueue | undefined) ?? new ReceiveQueue(pd, spec.receiveRequests, spec.maxSge);
-    this.#requester = new Requester(this, spec.sendCq as SoftCq, spec);
-    this.#responder = new Responder(this, spec.receiveCq as SoftCq, this.#queue);
+    this.queue = (spec.srq as ReceiveQueue | undefined) ?? new ReceiveQueue(pd, spec.receiveRequests, spec.maxSge);
   }
+
+  /** Whether the peer can be reached by now. */
+  abstract readonly isConnected: boolean;
+  /** Whether a pump is worth trying; looks at memory only. */
+  abstract readonly mayReceive: boolean;
+  /** When a fault plan holds something back, until when. 0: not at all. */
+  abstract readonly heldUntilNs: number;
+  /** Does what is due. True when it stopped for the others' sake and has more to do. */
+  abstract pump(nowNs: number): boolean;
+  /** It is about to be in error: what is left is flushed next. */
+  protected abstract onFailing(): void;
+  protected abstract onFailed(): void;
+  protected abstract disconnect(): void;
 
   get state(): QpState {
     return this.#state;
@@ -98,20 +115,18 @@ export class SoftQp implements ProviderQp, FrameHandler, RequesterOwner, Respond
     return this.#access;
   }
 
+  /** Requests may go out now. */
   get isSending(): boolean {
     return this.#state === 'RTS';
   }
 
-  get isLossy(): boolean {
-    return this.#isLossy;
+  /** Requests of the peer are carried out. */
+  get isReady(): boolean {
+    return this.#state === 'RTR' || this.#state === 'RTS' || this.#state === 'SQD';
   }
 
   get peerName(): PeerName | undefined {
     return this.#peer;
-  }
-
-  get link(): Link | undefined {
-    return this.#link;
   }
 
   get peer(): string {
@@ -120,20 +135,15 @@ export class SoftQp implements ProviderQp, FrameHandler, RequesterOwner, Respond
     return `QP ${qpNumber} at ${path.gid}${path.lid === undefined ? '' : ` port ${path.lid}`}`;
   }
 
-  /** Whether requests wait for a link. */
-  get isWanting(): boolean {
-    return this.#link === undefined && this.#requester.count > 0;
-  }
-
   modify(to: QpState, attributes: QpAttributes): void {
     const from = this.#state;
-    if (attributes.path !== undefined) checkPath(attributes.path);
+    this.checkAttributes(attributes);
     if (attributes.access !== undefined) {
       this.#access = attributes.access & ~accessBits.localWrite;
       this.#owner.revoked();
     }
-    if (attributes.minRnrTimer !== undefined) this.#responder.adjust(attributes.minRnrTimer);
-    if (from === 'SQD') this.#requester.adjust(definedSettings(attributes));
+    if (attributes.minRnrTimer !== undefined) this.responder.adjust(attributes.minRnrTimer);
+    if (from === 'SQD') this.requester.adjust(definedSettings(attributes));
     if (to === 'RESET') {
       this.#reset();
       return;
@@ -142,177 +152,89 @@ export class SoftQp implements ProviderQp, FrameHandler, RequesterOwner, Respond
       this.fail('it was moved to ERR by its owner');
       return;
     }
-    const { path, destQpNumber, rqPsn = 0, maxDestRdAtomic = 1, minRnrTimer = 0 } = attributes;
-    if (from === 'INIT' && to === 'RTR' && path !== undefined && destQpNumber !== undefined) {
-      this.#peer = { path, qpNumber: destQpNumber };
-      this.#responder.start(rqPsn, maxDestRdAtomic, minRnrTimer);
-      this.#state = 'RTR';
-      this.#owner.establish(this);
-      return;
-    }
-    if (from === 'RTR' && to === 'RTS') {
-      const { sqPsn = 0, maxRdAtomic = 1, retryCount = 7, rnrRetry = 7, timeout = 14 } = attributes;
-      this.patienceNs = timeout === 0 ? 0 : (retryCount + 1) * 4096 * 2 ** timeout;
-      this.#requester.start({ sqPsn, maxRdAtomic, retryCount, rnrRetry, timeout });
-    }
+    if (from === 'INIT' && to === 'RTR') this.#toRtr(attributes);
+    if (from === 'RTR' && to === 'RTS') this.#toRts(attributes);
     this.#state = to;
-    this.#owner.kick(this);
+    if (from === 'INIT' && to === 'RTR') this.#owner.establish(this);
+    else this.#owner.kick(this);
+  }
+
+  /** Before anything has changed. */
+  protected checkAttributes(_attributes: QpAttributes): void {}
+
+  #toRtr({ path, destQpNumber, rqPsn = 0, maxDestRdAtomic = 1, minRnrTimer = 0 }: QpAttributes): void {
+    if (path !== undefined && destQpNumber !== undefined) this.#peer = { path, qpNumber: destQpNumber };
+    this.responder.start(rqPsn, maxDestRdAtomic, minRnrTimer);
+  }
+
+  #toRts({ sqPsn = 0, maxRdAtomic = 1, retryCount = 7, rnrRetry = 7, timeout = 14 }: QpAttributes): void {
+    this.patienceNs = timeout === 0 ? 0 : (retryCount + 1) * ackTimeoutNs(timeout);
+    this.requester.start({ sqPsn, maxRdAtomic, retryCount, rnrRetry, timeout });
   }
 
   postSend(batch: SendBatch): number {
-    if (this.#state === 'ERR') {
-      const taken = this.#requester.post(batch);
-      this.#requester.flush();
-      return taken;
+    let taken = 0;
+    try {
+      taken = this.requester.post(batch);
+    } finally {
+      // Also when a row was refused: those before it were taken.
+      this.#onPosted(taken);
     }
-    const taken = this.#requester.post(batch);
+    return taken;
+  }
+
+  #onPosted(taken: number): void {
+    if (this.#state === 'ERR') {
+      this.requester.flush();
+      return;
+    }
     const { faults } = this.#owner;
     if (faults?.qpDeathAt !== undefined) {
       this.#posted += taken;
       if (this.#posted >= faults.qpDeathAt) this.fail(`the fault plan ends it at request ${faults.qpDeathAt}`);
     }
-    if (this.#requester.unsent > 0) this.#owner.kick(this);
-    return taken;
+    if (this.requester.unsent > 0) this.#owner.kick(this);
   }
 
   postReceive(batch: ReceiveBatch): number {
-    const taken = this.#queue.post(batch);
-    if (this.#state === 'ERR') this.#responder.flush(this.#isShared);
+    const taken = this.queue.post(batch);
+    if (this.#state === 'ERR') this.responder.flush(this.#isShared);
     return taken;
   }
 
-  /** The peer was found. */
-  attach(link: Link, isLossy: boolean, direct: DirectAccess | undefined): void {
-    this.#link = link;
-    this.#isLossy = isLossy;
-    this.#direct = direct;
-    this.#owner.kick(this);
-  }
-
-  onHeader(header: Uint32Array, into: Pieces): boolean {
-    const type = frameType(header);
-    if (type < frameTypes.ack) return this.#acceptsRequests() && this.#responder.onHeader(header, into);
-    if (type !== frameTypes.readResponse || this.#state === 'ERR') return false;
-    return this.#requester.onReadResponse(header[headerRow.sequence], header[headerRow.payloadBytes], into);
-  }
-
-  onFrame(header: Uint32Array, isIntact: boolean): void {
-    const type = frameType(header);
-    const sequence = header[headerRow.sequence];
-    if (this.#state === 'ERR') return;
-    let problem: string | undefined;
-    if (type < frameTypes.ack) this.#responder.onFrame(header, isIntact);
-    else if (type === frameTypes.ack) problem = this.#requester.onAck(sequence);
-    else if (type === frameTypes.nak) {
-      const imm = header[headerRow.imm];
-      problem = this.#requester.onNak(sequence, imm & 0xff, imm >>> 8);
-    } else if (type === frameTypes.readResponse) {
-      if (isIntact) this.#requester.onReadDone(sequence);
-      else this.#requester.onCorruptAnswer();
-    } else {
-      this.#requester.onAtomicResponse(sequence, header[headerRow.operandA], header[headerRow.operandA + 1]);
-    }
-    if (problem !== undefined) this.onBroken(`the peer sent ${problem}`);
-  }
-
-  nextFrame(header: Uint32Array, payload: Pieces): boolean {
-    if (this.#responder.nextFrame(header, payload)) return true;
-    return this.#state === 'RTS' && this.#requester.nextFrame(header, payload);
-  }
-
-  onBroken(reason: string): void {
-    if (this.#state === 'ERR' || this.#state === 'RESET') {
-      this.#unlink();
-      return;
-    }
-    this.#requester.failUnanswered();
-    this.fail(reason);
-    this.#unlink();
-  }
-
-  /** A request arrives in a QP that is in error: the peer must not wait for an answer, unless one is on its way. */
-  #acceptsRequests(): boolean {
-    if (this.#state === 'RTR' || this.#state === 'RTS' || this.#state === 'SQD') return true;
-    if (!this.#hasRefused) this.#unlink();
-    return false;
-  }
-
+  /** Everything ends: the QP is in error, and what is outstanding is flushed. */
   fail(reason: string): void {
     if (this.#state === 'ERR' || this.#state === 'RESET') return;
     this.#state = 'ERR';
-    this.#hasRefused = this.#responder.isRefusing;
-    const mustTell = !this.#hasRefused && this.#responder.dropAnswers();
-    this.#requester.flush();
-    this.#responder.flush(this.#isShared);
+    this.onFailing();
+    this.requester.flush();
+    this.responder.flush(this.#isShared);
     this.#owner.fatal(this, reason);
-    // Refusals still go out; whoever waits for anything else learns from the end of the link.
-    if (mustTell) this.#unlink();
-    else this.#owner.kick(this);
+    this.onFailed();
   }
 
-  wait(ns: number, retry: () => void): void {
-    this.#owner.schedule(this, ns, () => {
-      retry();
-      this.#owner.kick(this);
-    });
-  }
-
-  cancelWait(): void {
-    this.#owner.unschedule(this);
-  }
-
-  direct(words: Uint32Array, row: number, local: Pieces): boolean {
-    return this.#direct?.execute(words, row, local) ?? false;
-  }
-
-  isMapped(rkey: number): boolean {
-    return this.#direct?.isMapped(rkey) ?? false;
-  }
-
-  async mapRemote(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow> {
-    if (this.#link === undefined) {
-      throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', `map memory of ${this.peer}: it is not connected yet`);
-    }
-    if (this.#direct === undefined) {
-      throw new UnsupportedError(`map memory of ${this.peer}: only the shm wire can, when both are on one machine`);
-    }
-    return this.#direct.map(rkey, address, sizeBytes);
+  mapRemote(_rkey: number, _address: number, _sizeBytes: number): Promise<RemoteWindow> {
+    const message = `map memory of ${this.peer}: only the shm wire can, when both are on one machine`;
+    return Promise.reject(new UnsupportedError(message));
   }
 
   close(): void {
     this.#reset();
-    this.#requester.close();
+    this.requester.close();
     this.#owner.remove(this);
   }
 
   #reset(): void {
     this.#state = 'RESET';
-    this.#unlink();
-    this.#requester.reset();
-    this.#responder.reset(this.#isShared);
+    this.disconnect();
+    this.requester.reset();
+    this.responder.reset(this.#isShared);
     this.#peer = undefined;
-    this.#hasRefused = false;
     this.#posted = 0;
   }
-
-  #unlink(): void {
-    const link = this.#link;
-    this.#link = undefined;
-    this.#direct = undefined;
-    link?.close();
-    this.#owner.abandon(this);
-  }
 }
 
-/** Before anything has changed: the wire would only find out afterwards. */
-function checkPath({ gid, lid = 0 }: PathTo): void {
-  gidBytes(gid);
-  if (!Number.isInteger(lid) || lid < 0 || lid > 0xffff)
-    throw new UsageError(`a path to LID ${lid}: expected 0 to 65535`);
-}
-
-function definedSettings(attributes: QpAttributes): { timeout?: number; retryCount?: number; rnrRetry?: number } {
-  const { timeout, retryCount, rnrRetry } = attributes;
+function definedSettings({ timeout, retryCount, rnrRetry }: QpAttributes): Partial<RetrySettings> {
   return {
     ...(timeout !== undefined && { timeout }),
     ...(retryCount !== undefined && { retryCount }),

@@ -69,13 +69,18 @@ export class RegionTable {
   readonly #byLkey = new Map<number, Region>();
   readonly #byRkey = new Map<number, Grant>();
   readonly #onRevoked: () => void;
+  /** Changes whenever a key opens less than before, or memory behind one goes. */
+  generation = 0;
   /** The last one found: requests tend to name the same region again. */
   #lastLocal: Region | undefined;
   #nextAddress = FIRST_ADDRESS;
 
   /** `onRevoked`: some key opens less than before. */
   constructor(onRevoked: () => void) {
-    this.#onRevoked = onRevoked;
+    this.#onRevoked = () => {
+      this.generation++;
+      onRevoked();
+    };
   }
 
   add(pd: object, spec: MrSpec): Region {

@@ -1,21 +1,16 @@
 // The sending half of a QP: keeps posted requests until the peer has answered for them, and sends again from where the
 // peer says it must (go-back-N).
 
-import {
-  access,
-  completionOpcodes,
-  completionStatuses,
-  type SendBatch,
-  sendFlags,
-  sendOpcodes,
-  sendRow,
-} from '../../verbs/index.ts';
+import { access, completionStatuses, type SendBatch, sendFlags, sendOpcodes, sendRow } from '../../verbs/index.ts';
 import type { SoftCq } from './completion-queue.ts';
-import { addSequence, MAX_MESSAGE_BYTES, nakReasons, sequenceDistance } from './frame.ts';
+import { MAX_MESSAGE_BYTES, nakReasons } from './frame.ts';
+import { Outcomes } from './outcomes.ts';
 import { Pieces, storeHalves } from './pieces.ts';
 import { type RegionTable, resolveSges } from './region.ts';
 import { fillRequest } from './request-frame.ts';
+import { type RequesterSettings, Retries, type RetrySettings, rnrTimerNs } from './retries.ts';
 import { SendQueue, type SendQueueSpec } from './send-queue.ts';
+import { addSequence, sequenceDistance } from './sequence.ts';
 
 /** What a requester needs of its QP. */
 export interface RequesterOwner {
@@ -36,63 +31,36 @@ export interface RequesterOwner {
   isMapped(rkey: number): boolean;
 }
 
-export interface RequesterSettings {
-  readonly sqPsn: number;
-  readonly maxRdAtomic: number;
-  readonly retryCount: number;
-  readonly rnrRetry: number;
-  readonly timeout: number;
-}
-
-const FOR_EVER = 7;
-const completionOpcodeOf = [
-  completionOpcodes.send,
-  completionOpcodes.send,
-  completionOpcodes.write,
-  completionOpcodes.write,
-  completionOpcodes.read,
-  completionOpcodes.fetchAdd,
-  completionOpcodes.compareSwap,
-];
-
-/** What the 5-bit codes of the RNR timer mean, in us (InfiniBand specification, table "RNR NAK timer field"). */
-const rnrTimersUs = [
-  655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840, 5120, 7680, 10_240,
-  15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760, 327_680, 491_520,
-];
-
 export class Requester {
   readonly #owner: RequesterOwner;
-  readonly #cq: SoftCq;
   readonly #queue: SendQueue;
-  readonly #signalAll: boolean;
+  readonly #outcomes: Outcomes;
+  readonly #retries = new Retries();
   readonly #pieces = new Pieces();
-  #settings: RequesterSettings = { sqPsn: 0, maxRdAtomic: 1, retryCount: 7, rnrRetry: FOR_EVER, timeout: 14 };
+  #maxRdAtomic = 1;
+  #timeout = 14;
   /** How many of the oldest requests were sent, and the number of the very oldest. */
   #sent = 0;
   #firstSequence = 0;
   /** Reads and atomics among the sent, without an answer. */
   #readsUnderWay = 0;
   #isWaiting = false;
-  #rnrRetriesLeft = 0;
-  #retriesLeft = 0;
 
   constructor(owner: RequesterOwner, cq: SoftCq, spec: SendQueueSpec & { readonly signalAll: boolean }) {
     this.#owner = owner;
-    this.#cq = cq;
-    this.#signalAll = spec.signalAll;
     this.#queue = new SendQueue(owner, spec);
+    this.#outcomes = new Outcomes(owner, cq, this.#queue, spec.signalAll);
   }
 
   start(settings: RequesterSettings): void {
-    this.#settings = settings;
     this.#firstSequence = settings.sqPsn;
-    this.#resetRetries();
+    this.#maxRdAtomic = settings.maxRdAtomic;
+    this.adjust(settings);
   }
 
-  /** Changed in SQD. */
-  adjust(settings: Partial<RequesterSettings>): void {
-    this.#settings = { ...this.#settings, ...settings };
+  adjust(settings: Partial<RetrySettings>): void {
+    this.#timeout = settings.timeout ?? this.#timeout;
+    this.#retries.adjust(settings);
   }
 
   get count(): number {
@@ -125,7 +93,7 @@ export class Requester {
     const { pd, regions } = this.#owner;
     const sges = words[row + sendRow.sgeCount];
     const isRead = opcode !== sendOpcodes.write;
-    if (sges > this.#queue.maxSge || (isRead && this.#settings.maxRdAtomic === 0)) return false;
+    if (sges > this.#queue.maxSge || (isRead && this.#maxRdAtomic === 0)) return false;
     const pieces = this.#pieces;
     pieces.clear();
     if (!resolveSges(regions, pd, words, row + sendRow.sge, sges, isRead ? access.localWrite : 0, pieces)) return false;
@@ -134,18 +102,8 @@ export class Requester {
     // Inline says "taken at once", which this is; but one that is wrong is refused where it is stored.
     if ((flags & sendFlags.inline) !== 0 && (isRead || bytes > this.#queue.maxInlineBytes)) return false;
     if (!this.#owner.direct(words, row, pieces)) return false;
-    if (this.#signalAll || (flags & sendFlags.signaled) !== 0) {
-      this.#push(words, row, completionStatuses.SUCCESS, isRead ? bytes : 0);
-    }
+    this.#outcomes.done(words, row, completionStatuses.SUCCESS, bytes);
     return true;
-  }
-
-  #push(words: Uint32Array, row: number, status: number, bytes: number): void {
-    const low = words[row + sendRow.wrId];
-    const high = words[row + sendRow.wrId + 1];
-    const opcode = completionOpcodeOf[words[row + sendRow.opcode]];
-    const isKept = this.#cq.push(low, high, status, opcode, bytes, this.#owner.number, 0, false, false);
-    if (!isKept) this.#owner.fail('its CQ is full');
   }
 
   /** The next request as a frame. Carries out what can be done directly on the way. */
@@ -159,7 +117,7 @@ export class Requester {
       const flags = words[row + sendRow.flags];
       const isRead = opcode >= sendOpcodes.read;
       if ((flags & sendFlags.fence) !== 0 && this.#readsUnderWay > 0) return false;
-      if (isRead && this.#readsUnderWay >= Math.max(1, this.#settings.maxRdAtomic)) return false;
+      if (isRead && this.#readsUnderWay >= Math.max(1, this.#maxRdAtomic)) return false;
       const problem = this.#localProblem(entry, opcode, isRead, payload);
       if (problem !== completionStatuses.SUCCESS) {
         // Errors come in order, too: those before it are answered first.
@@ -194,7 +152,7 @@ export class Requester {
     payload.clear();
     const bytes = this.#queue.bytesOf(entry);
     if (bytes > MAX_MESSAGE_BYTES) return completionStatuses.LOC_LEN_ERR;
-    if (isRead && this.#settings.maxRdAtomic === 0) return completionStatuses.LOC_QP_OP_ERR;
+    if (isRead && this.#maxRdAtomic === 0) return completionStatuses.LOC_QP_OP_ERR;
     if (opcode >= sendOpcodes.fetchAdd && bytes !== 8) return completionStatuses.LOC_LEN_ERR;
     const isFine = this.#queue.resolve(entry, isRead ? access.localWrite : 0, payload);
     return isFine ? completionStatuses.SUCCESS : completionStatuses.LOC_PROT_ERR;
@@ -224,7 +182,7 @@ export class Requester {
       }
       this.#completeFirst(completionStatuses.SUCCESS, true);
     }
-    this.#resetRetries();
+    this.#retries.reset();
     if (this.#owner.isLossy) this.#startTimer();
     return undefined;
   }
@@ -312,42 +270,35 @@ export class Requester {
   }
 
   #retryLater(timerCode: number): void {
-    if (this.#rnrRetriesLeft === 0) {
+    if (!this.#retries.takeNotReady()) {
       this.#failFirst(completionStatuses.RNR_RETRY_EXC_ERR);
       return;
     }
-    if (this.#settings.rnrRetry !== FOR_EVER) this.#rnrRetriesLeft--;
     this.#rewind();
     this.#isWaiting = true;
-    this.#owner.wait(rnrTimersUs[timerCode & 31] * 1000, () => {
+    this.#owner.wait(rnrTimerNs(timerCode), () => {
       this.#isWaiting = false;
     });
   }
 
   #retryNow(): void {
-    if (this.#retriesLeft === 0) {
+    if (!this.#retries.take()) {
       this.#failFirst(completionStatuses.RETRY_EXC_ERR);
       return;
     }
-    this.#retriesLeft--;
     this.#rewind();
   }
 
   #startTimer(): void {
-    if (this.#isWaiting || this.#settings.timeout === 0) return;
+    if (this.#isWaiting || this.#timeout === 0) return;
     this.#owner.cancelWait();
-    if (this.#sent > 0) this.#owner.wait(4096 * 2 ** this.#settings.timeout, () => this.#retryNow());
+    if (this.#sent > 0) this.#owner.wait(4096 * 2 ** this.#timeout, () => this.#retryNow());
   }
 
   /** Sends again from the oldest on. */
   #rewind(): void {
     this.#sent = 0;
     this.#readsUnderWay = 0;
-  }
-
-  #resetRetries(): void {
-    this.#rnrRetriesLeft = this.#settings.rnrRetry === FOR_EVER ? FOR_EVER : this.#settings.rnrRetry;
-    this.#retriesLeft = this.#settings.retryCount;
   }
 
   /** The oldest request failed: its status tells why, and the QP is in error. */
@@ -362,19 +313,12 @@ export class Requester {
   }
 
   #completeFirst(status: number, wasSent: boolean): void {
-    const { words } = this.#queue;
-    const entry = this.#queue.entryAt(0);
-    const row = this.#queue.rowOf(entry);
-    const isRead = words[row + sendRow.opcode] >= sendOpcodes.read;
     if (wasSent) {
       this.#sent--;
-      if (isRead) this.#readsUnderWay--;
+      if (this.#queue.opcodeOf(this.#queue.entryAt(0)) >= sendOpcodes.read) this.#readsUnderWay--;
+      this.#firstSequence = addSequence(this.#firstSequence, 1);
     }
-    this.#queue.shift();
-    this.#firstSequence = wasSent ? addSequence(this.#firstSequence, 1) : this.#firstSequence;
-    const isSignaled = this.#signalAll || (words[row + sendRow.flags] & sendFlags.signaled) !== 0;
-    if (status === completionStatuses.SUCCESS && !isSignaled) return;
-    this.#push(words, row, status, isRead ? this.#queue.bytesOf(entry) : 0);
+    this.#outcomes.doneFirst(status);
   }
 
   /** Everything left, in order. */

@@ -1,31 +1,16 @@
 // The receiving half of a QP: carries out the peer's requests in their order, each once, and answers.
 
-import { compareSwap64, fetchAdd64, high64, low64 } from '../../native/index.ts';
-import { access, completionOpcodes, completionStatuses, read64, receiveRow, sgeRow } from '../../verbs/index.ts';
+import { access, completionOpcodes, completionStatuses, read64 } from '../../verbs/index.ts';
 import type { SoftCq } from './completion-queue.ts';
-import {
-  addSequence,
-  beginFrame,
-  frameFlags,
-  frameType,
-  frameTypes,
-  hasFlag,
-  headerRow,
-  nakReasons,
-  sequenceDistance,
-} from './frame.ts';
+import { beginFrame, frameFlags, frameType, frameTypes, hasFlag, headerRow, nakReasons } from './frame.ts';
+import { HeldReceive, type HeldReceiveOwner } from './held-receive.ts';
 import type { Pieces } from './pieces.ts';
 import type { ReceiveQueue } from './receive-queue.ts';
-import { type Region, type RegionTable, resolveSges } from './region.ts';
+import type { Region } from './region.ts';
+import { AtomicUnit, mayReach, type Reached, regionOf } from './remote-access.ts';
+import { addSequence, sequenceDistance } from './sequence.ts';
 
-export interface ResponderOwner {
-  readonly number: number;
-  readonly pd: object;
-  readonly regions: RegionTable;
-  /** What the QP itself allows its peer. */
-  readonly access: number;
-  fail(reason: string): void;
-}
+export type ResponderOwner = HeldReceiveOwner & Reached;
 
 /** Something to send back. */
 interface Answer {
@@ -54,32 +39,26 @@ const neededAccess: Readonly<Record<number, number>> = {
 
 export class Responder {
   readonly #owner: ResponderOwner;
-  readonly #cq: SoftCq;
-  readonly #queue: ReceiveQueue;
-  /** The receive that a message is arriving in, taken out of the queue: others may share that. */
-  readonly #held: Uint32Array;
-  #isHeld = false;
+  readonly #receive: HeldReceive;
   #expected = 0;
   #maxDestRdAtomic = 1;
   #minRnrTimer = 0;
   readonly #answers: Answer[] = [];
   #readAnswers = 0;
-  /** Results of atomics, by sequence number: a repeated one must not be carried out again. */
-  readonly #atomicResults = new Map<number, { readonly low: number; readonly high: number }>();
+  readonly #atomics = new AtomicUnit();
   #isAckDue = false;
   /** A nak is out: everything is dropped until what was asked for comes. */
   #isNakOut = false;
 
   constructor(owner: ResponderOwner, cq: SoftCq, queue: ReceiveQueue) {
     this.#owner = owner;
-    this.#cq = cq;
-    this.#queue = queue;
-    this.#held = new Uint32Array(queue.rowWords);
+    this.#receive = new HeldReceive(owner, cq, queue);
   }
 
   start(rqPsn: number, maxDestRdAtomic: number, minRnrTimer: number): void {
     this.#expected = rqPsn;
     this.#maxDestRdAtomic = maxDestRdAtomic;
+    this.#atomics.start(maxDestRdAtomic);
     this.#minRnrTimer = minRnrTimer;
   }
 
@@ -146,23 +125,19 @@ export class Responder {
       if (this.#mayReach(header, type)) this.#pushRead(header, true);
     } else {
       const sequence = header[headerRow.sequence];
-      const result = this.#atomicResults.get(sequence);
+      const result = this.#atomics.result(sequence);
       if (result !== undefined) this.#answers.push({ type: frameTypes.atomicResponse, sequence, ...result });
     }
   }
 
   #beginSend(header: Uint32Array, into: Pieces): boolean {
     if (!this.#hold()) return false;
-    const sges = this.#held[receiveRow.sgeCount];
-    let room = 0;
-    for (let sge = 0; sge < sges; sge++) room += this.#held[receiveRow.sge + sge * sgeRow.words + sgeRow.length];
-    if (header[headerRow.payloadBytes] > room) {
+    if (header[headerRow.payloadBytes] > this.#receive.roomBytes) {
       this.#failReceive(completionStatuses.LOC_LEN_ERR, nakReasons.invalid, 'a message was longer than its receive');
       return false;
     }
-    const { pd, regions } = this.#owner;
     // Only as much as the message needs is looked at; the rest of the receive stays untouched.
-    if (resolveSges(regions, pd, this.#held, receiveRow.sge, sges, access.localWrite, into)) return true;
+    if (this.#receive.resolve(into)) return true;
     this.#failReceive(completionStatuses.LOC_PROT_ERR, nakReasons.operation, 'a receive named memory it may not use');
     return false;
   }
@@ -177,26 +152,20 @@ export class Responder {
   }
 
   #regionOf(header: Uint32Array, needed: number): Region | undefined {
-    const { pd, regions, number } = this.#owner;
-    return regions.remote(header[headerRow.rkey], pd, number, needed);
+    return regionOf(this.#owner, header[headerRow.rkey], needed);
   }
 
   /** Whether the peer may do what it asks for; if not, it has been told so. */
   #mayReach(header: Uint32Array, type: number): boolean {
-    const needed = neededAccess[type] ?? 0;
     const isAtomic = type === frameTypes.fetchAdd || type === frameTypes.compareSwap;
     const bytes = isAtomic ? 8 : type === frameTypes.read ? header[headerRow.operandA] : header[headerRow.payloadBytes];
     const address = read64(header, headerRow.remoteAddress);
-    const isAllowed = (this.#owner.access & needed) === needed;
-    // Nothing at all may be written to or read from anywhere, as on other devices.
-    if (bytes === 0 && isAllowed) return true;
-    const offset = isAllowed ? (this.#regionOf(header, needed)?.locate(address, bytes) ?? -1) : -1;
-    if (offset < 0) {
+    if (!mayReach(this.#owner, header[headerRow.rkey], address, bytes, neededAccess[type] ?? 0)) {
       this.#nak(nakReasons.access);
       this.#owner.fail('the peer asked for memory that it may not reach');
       return false;
     }
-    if (isAtomic && offset % 8 !== 0) {
+    if (isAtomic && (this.#regionOf(header, access.remoteAtomic)?.locate(address, 8) ?? 0) % 8 !== 0) {
       this.#nak(nakReasons.invalid);
       this.#owner.fail('the peer asked for an atomic on bytes that are not aligned');
       return false;
@@ -235,69 +204,41 @@ export class Responder {
     const offset = region.locate(read64(header, headerRow.remoteAddress), 8);
     const [aLow, aHigh] = [header[headerRow.operandA], header[headerRow.operandA + 1]];
     const [bLow, bHigh] = [header[headerRow.operandB], header[headerRow.operandB + 1]];
-    if (frameType(header) === frameTypes.fetchAdd) fetchAdd64(region.memory, offset, aLow, aHigh);
-    else compareSwap64(region.memory, offset, aLow, aHigh, bLow, bHigh);
-    const result = { low: low64(), high: high64() };
     const sequence = header[headerRow.sequence];
-    this.#atomicResults.set(sequence, result);
-    // As many as the peer may have under way can be asked for again; older ones cannot.
-    if (this.#atomicResults.size > 2 * Math.max(1, this.#maxDestRdAtomic)) {
-      for (const oldest of this.#atomicResults.keys()) {
-        this.#atomicResults.delete(oldest);
-        break;
-      }
-    }
+    const { memory } = region;
+    const result =
+      frameType(header) === frameTypes.fetchAdd
+        ? this.#atomics.fetchAdd(sequence, memory, offset, aLow, aHigh)
+        : this.#atomics.compareSwap(sequence, memory, offset, aLow, aHigh, bLow, bHigh);
     this.#answers.push({ type: frameTypes.atomicResponse, sequence, ...result });
     return true;
   }
 
   /** Takes the next receive out of the queue; without one the peer is told to come again. */
   #hold(): boolean {
-    if (this.#isHeld) return true;
-    const { front } = this.#queue;
-    if (front < 0) {
-      this.#nak(nakReasons.notReady);
-      return false;
-    }
-    const { words, rowWords } = this.#queue;
-    for (let word = 0; word < rowWords; word++) this.#held[word] = words[front + word];
-    this.#isHeld = true;
-    this.#queue.shift();
-    return true;
+    if (this.#receive.take()) return true;
+    this.#nak(nakReasons.notReady);
+    return false;
   }
 
   #completeReceive(header: Uint32Array, opcode: number): void {
-    const hasImm = hasFlag(header, frameFlags.hasImm);
     const bytes = header[headerRow.payloadBytes];
-    this.#pushReceive(
+    const imm = header[headerRow.imm];
+    const isSolicited = hasFlag(header, frameFlags.solicited);
+    this.#receive.complete(
       completionStatuses.SUCCESS,
       opcode,
       bytes,
-      header[headerRow.imm],
-      hasImm,
-      hasFlag(header, frameFlags.solicited),
+      imm,
+      hasFlag(header, frameFlags.hasImm),
+      isSolicited,
     );
   }
 
   #failReceive(status: number, reason: number, why: string): void {
-    this.#pushReceive(status, completionOpcodes.receive, 0, 0, false, true);
+    this.#receive.fail(status);
     this.#nak(reason);
     this.#owner.fail(why);
-  }
-
-  #pushReceive(
-    status: number,
-    opcode: number,
-    bytes: number,
-    imm: number,
-    hasImm: boolean,
-    isSolicited: boolean,
-  ): void {
-    const low = this.#held[receiveRow.wrId];
-    const high = this.#held[receiveRow.wrId + 1];
-    this.#isHeld = false;
-    const isKept = this.#cq.push(low, high, status, opcode, bytes, this.#owner.number, imm, hasImm, isSolicited);
-    if (!isKept) this.#owner.fail('its CQ is full');
   }
 
   #nak(reason: number): void {
@@ -333,17 +274,8 @@ export class Responder {
     return true;
   }
 
-  /** Everything that was posted and not used, in order. What is shared stays with the others. */
   flush(isShared: boolean): void {
-    const flushed = (): void =>
-      this.#pushReceive(completionStatuses.WR_FLUSH_ERR, completionOpcodes.receive, 0, 0, false, true);
-    if (this.#isHeld) flushed();
-    while (!isShared && this.#queue.front >= 0) {
-      const { front, words, rowWords } = this.#queue;
-      for (let word = 0; word < rowWords; word++) this.#held[word] = words[front + word];
-      this.#queue.shift();
-      flushed();
-    }
+    this.#receive.flush(isShared);
   }
 
   /** The last answer is a refusal for good: it and those before it still go out, and tell the peer all it must know. */
@@ -362,10 +294,9 @@ export class Responder {
   reset(isShared: boolean): void {
     this.#answers.length = 0;
     this.#readAnswers = 0;
-    this.#atomicResults.clear();
+    this.#atomics.clear();
     this.#isAckDue = false;
     this.#isNakOut = false;
-    this.#isHeld = false;
-    if (!isShared) this.#queue.clear();
+    this.#receive.reset(isShared);
   }
 }

@@ -1,7 +1,7 @@
 // QPs that look for their peers: when to call again, and when to give up.
 
+import type { LinkedQp } from './linked-qp.ts';
 import { REDIAL_NS } from './meeting.ts';
-import type { SoftQp } from './qp.ts';
 import type { WireHost } from './wire.ts';
 
 interface Keys {
@@ -11,15 +11,15 @@ interface Keys {
 }
 
 export class Searches {
-  readonly #host: WireHost;
-  readonly #keys = new Map<SoftQp, Keys>();
+  readonly #host: WireHost<LinkedQp>;
+  readonly #keys = new Map<LinkedQp, Keys>();
 
-  constructor(host: WireHost) {
+  constructor(host: WireHost<LinkedQp>) {
     this.#host = host;
   }
 
   /** The QP has requests and no link: from now on its patience runs out, as its retries would on a device of metal. */
-  wanted(qp: SoftQp): void {
+  wanted(qp: LinkedQp): void {
     const keys = this.#keysOf(qp);
     if (!qp.isWanting || keys.hasDeadline || qp.patienceNs === 0) return;
     keys.hasDeadline = true;
@@ -28,12 +28,12 @@ export class Searches {
     });
   }
 
-  redial(qp: SoftQp, call: () => void): void {
+  redial(qp: LinkedQp, call: () => void): void {
     if (qp.state === 'ERR' || qp.state === 'RESET') return;
     this.#host.schedule(this.#keysOf(qp).redial, REDIAL_NS, call);
   }
 
-  stop(qp: SoftQp): void {
+  stop(qp: LinkedQp): void {
     const keys = this.#keys.get(qp);
     if (keys === undefined) return;
     this.#keys.delete(qp);
@@ -41,7 +41,7 @@ export class Searches {
     this.#host.unschedule(keys.redial);
   }
 
-  #keysOf(qp: SoftQp): Keys {
+  #keysOf(qp: LinkedQp): Keys {
     const keys = this.#keys.get(qp) ?? { deadline: {}, redial: {}, hasDeadline: false };
     this.#keys.set(qp, keys);
     return keys;

@@ -55,6 +55,10 @@ export class SendQueue {
     return this.#count === this.#entries;
   }
 
+  get isHalfFull(): boolean {
+    return this.#count * 2 >= this.#entries;
+  }
+
   /** The entry at a position, counted from the oldest. It stays the same entry until it is shifted out. */
   entryAt(position: number): number {
     return (this.#first + position) % this.#entries;

@@ -24,8 +24,8 @@ import {
   storeRelease,
 } from '../../native/index.ts';
 import { access, type RemoteWindow, read64, sendOpcodes, sendRow } from '../../verbs/index.ts';
+import type { DirectAccess, LinkedQp } from './linked-qp.ts';
 import { type Pieces, storeHalves } from './pieces.ts';
-import type { DirectAccess, SoftQp } from './qp.ts';
 import type { RegionTable } from './region.ts';
 import { decodeMessage, encodeMessage, MESSAGE_BYTES, type ShmMessage } from './shm-message.ts';
 import { EPOCH_WORD, RingReader, RingWriter } from './shm-ring.ts';
@@ -234,7 +234,7 @@ export class ShmLink implements ByteStream, DirectAccess {
   }
 
   /** Something came on the socket. False when the peer is gone, or talks nonsense. */
-  listen(qp: SoftQp, regions: RegionTable): boolean {
+  listen(qp: LinkedQp, regions: RegionTable): boolean {
     const bytes = new Uint8Array(MESSAGE_BYTES);
     for (;;) {
       const got = this.#parts.socket.receiveFds(bytes);
@@ -249,7 +249,7 @@ export class ShmLink implements ByteStream, DirectAccess {
   }
 
   /** The same checks as for a frame; in doubt, the frame shall decide. */
-  #answer(rkey: number, qp: SoftQp, regions: RegionTable): void {
+  #answer(rkey: number, qp: LinkedQp, regions: RegionTable): void {
     const isReady = qp.state === 'RTR' || qp.state === 'RTS' || qp.state === 'SQD';
     const allowed = regions.remoteAccess(rkey, qp.pd, qp.number) & qp.access;
     const region = regions.remote(rkey, qp.pd, qp.number, 0);

@@ -9,6 +9,8 @@ import { EventFd, type Fd, pollEvents, SharedMemory, Socket } from '../../native
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
 import { FaultSource, isLossy } from './fault-plan.ts';
 import { Link, SCRATCH_BYTES } from './link.ts';
+import { LinkWire } from './link-wire.ts';
+import type { LinkedQp } from './linked-qp.ts';
 import {
   decodeHello,
   encodeHello,
@@ -20,11 +22,10 @@ import {
   MAX_PARKED,
   PARKED_NS,
 } from './meeting.ts';
-import type { SoftQp } from './qp.ts';
 import { Searches } from './search.ts';
 import { ShmLink, type ShmParts } from './shm-link.ts';
 import { ringBytes } from './shm-ring.ts';
-import type { Wire, WireHost } from './wire.ts';
+import type { WireHost } from './wire.ts';
 
 /** Of each direction. Pages are taken as they are used. */
 const RING_CAPACITY = 256 * 1024;
@@ -55,21 +56,22 @@ interface Call extends ShmCallParts {
 
 type ShmCallParts = Omit<ShmParts, 'peerEvent'>;
 
-export class ShmWire implements Wire {
+export class ShmWire extends LinkWire {
   readonly gid: Gid;
   readonly lid = 0;
-  readonly #host: WireHost;
+  readonly #host: WireHost<LinkedQp>;
   readonly #dir: string;
   readonly #path: string;
   readonly #listener: Socket;
   readonly #listenerToken: number;
   readonly #searches: Searches;
   readonly #parked = new Set<Caller>();
-  readonly #calls = new Map<SoftQp, Call>();
-  readonly #links = new Map<SoftQp, ShmLink>();
+  readonly #calls = new Map<LinkedQp, Call>();
+  readonly #links = new Map<LinkedQp, ShmLink>();
   #linksMade = 0;
 
-  constructor(host: WireHost, dir: string) {
+  constructor(host: WireHost<LinkedQp>, dir: string) {
+    super();
     this.#host = host;
     this.#dir = dir;
     this.#searches = new Searches(host);
@@ -90,16 +92,16 @@ export class ShmWire implements Wire {
     return this.#calls.size > 0;
   }
 
-  establish(qp: SoftQp): void {
+  establish(qp: LinkedQp): void {
     if (isCaller(this, qp)) this.#call(qp);
     else for (const caller of this.#parked) this.#match(caller);
   }
 
-  wanted(qp: SoftQp): void {
+  wanted(qp: LinkedQp): void {
     this.#searches.wanted(qp);
   }
 
-  abandon(qp: SoftQp): void {
+  abandon(qp: LinkedQp): void {
     this.#endCall(qp);
     this.#links.delete(qp);
     this.#searches.stop(qp);
@@ -123,7 +125,7 @@ export class ShmWire implements Wire {
     rmSync(this.#path, { force: true });
   }
 
-  #call(qp: SoftQp): void {
+  #call(qp: LinkedQp): void {
     const { peerName } = qp;
     if (peerName === undefined || qp.link !== undefined) return;
     using undo = new DisposableStack();
@@ -150,7 +152,7 @@ export class ShmWire implements Wire {
     }
   }
 
-  #heardBack(qp: SoftQp): void {
+  #heardBack(qp: LinkedQp): void {
     const call = this.#calls.get(qp);
     if (call === undefined) return;
     try {
@@ -166,7 +168,7 @@ export class ShmWire implements Wire {
     }
   }
 
-  #endCall(qp: SoftQp): void {
+  #endCall(qp: LinkedQp): void {
     const call = this.#calls.get(qp);
     if (call === undefined) return;
     this.#calls.delete(qp);
@@ -225,7 +227,7 @@ export class ShmWire implements Wire {
     }
   }
 
-  #attach(qp: SoftQp, parts: ShmParts, hello: Hello): void {
+  #attach(qp: LinkedQp, parts: ShmParts, hello: Hello): void {
     const host = this.#host;
     const { faults } = host;
     const lossy = hello.isLossy || isLossy(faults);
@@ -260,7 +262,7 @@ export class ShmWire implements Wire {
     stream.sleep();
   }
 
-  #listen(stream: ShmLink, qp: SoftQp): boolean {
+  #listen(stream: ShmLink, qp: LinkedQp): boolean {
     try {
       return stream.listen(qp, this.#host.regions);
     } catch {

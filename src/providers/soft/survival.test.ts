@@ -15,12 +15,22 @@ const plans: readonly (readonly [name: string, plan: Omit<FaultPlan, 'seed'>])[]
   ['a slow peer and loss', { slowPeer: { oneTurnIn: 3 }, drop: 0.02 }],
 ];
 
+// Packets are lost, damaged, doubled and overtaken on a network of packets only.
+const packetPlans: typeof plans = [
+  ['corruption', { corrupt: 0.05 }],
+  ['reordering', { delay: { rate: 0.1, maxMs: 2 } }],
+  [
+    'loss, duplication, reordering and bit errors',
+    { drop: 0.05, duplicate: 0.05, corrupt: 0.05, delay: { rate: 0.05, maxMs: 1 } },
+  ],
+];
+
 const attributes = { timeout: 11, retryCount: 7 };
 const programs = rounds({ canFail: false, maxRounds: 4 }).map((program) => program.map(narrow));
 
 describe('faults that a QP survives', () => {
   for (const wire of wires) {
-    for (const [name, plan] of plans) {
+    for (const [name, plan] of wire === 'roce' ? [...plans, ...packetPlans] : plans) {
       test(`over ${wire}, ${name} does not show in the bytes and completions of either side`, async () => {
         const property = fc.asyncProperty(programs, fc.nat(1_000_000), async (program, seed) => {
           await using run = startRun(wire, { attributes, faults: { seed, ...plan } });

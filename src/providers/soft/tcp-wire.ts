@@ -5,6 +5,8 @@ import { type Address, AGAIN, ip, pollEvents, RangeList, SharedMemory, Socket } 
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
 import { FaultSource, isLossy } from './fault-plan.ts';
 import { Link, SCRATCH_BYTES } from './link.ts';
+import { LinkWire } from './link-wire.ts';
+import type { LinkedQp } from './linked-qp.ts';
 import {
   decodeHello,
   encodeHello,
@@ -17,10 +19,9 @@ import {
   PARKED_NS,
 } from './meeting.ts';
 import type { Pieces } from './pieces.ts';
-import type { SoftQp } from './qp.ts';
 import { Searches } from './search.ts';
 import type { ByteStream } from './stream.ts';
-import type { Wire, WireHost } from './wire.ts';
+import type { WireHost } from './wire.ts';
 
 const EVENTS = pollEvents.in | pollEvents.out | pollEvents.peerClosed | pollEvents.edge;
 
@@ -73,25 +74,26 @@ interface Caller {
   readonly bytes: Uint8Array;
   received: number;
   /** The QP here, when we called. */
-  readonly qp: SoftQp | undefined;
+  readonly qp: LinkedQp | undefined;
   hello: Hello | undefined;
 }
 
-export class TcpWire implements Wire {
+export class TcpWire extends LinkWire {
   readonly gid: Gid;
   readonly lid: number;
-  readonly #host: WireHost;
+  readonly #host: WireHost<LinkedQp>;
   readonly #listener: Socket;
   readonly #listenerToken: number;
   readonly #memory = SharedMemory.create({ sizeBytes: HELLO_BYTES, name: 'hello' });
   readonly #ranges = new RangeList(64);
   readonly #parked = new Set<Caller>();
   /** Calls under way, by QP. */
-  readonly #calls = new Map<SoftQp, Caller>();
+  readonly #calls = new Map<LinkedQp, Caller>();
   readonly #searches: Searches;
   #links = 0;
 
-  constructor(host: WireHost, address: string) {
+  constructor(host: WireHost<LinkedQp>, address: string) {
+    super();
     this.#host = host;
     this.#searches = new Searches(host);
     const local = ip(address, 0);
@@ -115,16 +117,16 @@ export class TcpWire implements Wire {
     return this.#links > 0 || this.#calls.size > 0;
   }
 
-  establish(qp: SoftQp): void {
+  establish(qp: LinkedQp): void {
     if (isCaller(this, qp)) this.#call(qp);
     else for (const caller of this.#parked) this.#match(caller);
   }
 
-  wanted(qp: SoftQp): void {
+  wanted(qp: LinkedQp): void {
     this.#searches.wanted(qp);
   }
 
-  abandon(qp: SoftQp): void {
+  abandon(qp: LinkedQp): void {
     const call = this.#calls.get(qp);
     if (call !== undefined) this.#drop(call);
     this.#calls.delete(qp);
@@ -145,7 +147,7 @@ export class TcpWire implements Wire {
     this.#ranges.close();
   }
 
-  #call(qp: SoftQp): void {
+  #call(qp: LinkedQp): void {
     const { peerName } = qp;
     if (peerName === undefined || qp.link !== undefined) return;
     const address = addressOf(peerName.path.gid, peerName.path.lid ?? 0);
@@ -177,7 +179,7 @@ export class TcpWire implements Wire {
     });
   }
 
-  #answered(caller: Caller, qp: SoftQp): void {
+  #answered(caller: Caller, qp: LinkedQp): void {
     const { hello } = caller;
     if (hello === undefined || hello.refusal !== 0 || hello.toQp !== qp.number) throw new Error('refused');
     this.#calls.delete(qp);
@@ -222,7 +224,7 @@ export class TcpWire implements Wire {
     }
   }
 
-  #attach(caller: Caller, qp: SoftQp, hello: Hello): void {
+  #attach(caller: Caller, qp: LinkedQp, hello: Hello): void {
     const { socket, token } = caller;
     const { faults } = this.#host;
     const lossy = hello.isLossy || isLossy(faults);

@@ -75,14 +75,14 @@ describe('the soft provider', () => {
     assert.throws(() => openDevice('soft-shn'), /soft-shm/);
   });
 
-  test('both wires are listed, and open by name', () => {
+  test('all wires are listed, and open by name', () => {
     const names = listDevices().map(({ name }) => name);
-    assert.ok(names.includes('soft-shm') && names.includes('soft-tcp'));
+    assert.ok(names.includes('soft-shm') && names.includes('soft-tcp') && names.includes('soft-roce'));
     using device = openDevice('soft-tcp');
     assert.equal(device.info.transport, 'tcp');
   });
 
-  test('datagram QPs are refused', async () => {
+  test('datagram QPs are refused where there are no datagrams', async () => {
     await using pair = openSoftPair('tcp');
     const sendCq = pair.left.createCq();
     assert.throws(() => pair.left.createPd().createQp({ type: 'UD', sendCq }), { code: 'MILLRACE_ERR_UNSUPPORTED' });

@@ -1,16 +1,16 @@
-// What finds peers and makes links to them: `tcp` and `shm` are two of these.
+// What carries the bytes of a device and finds its peers: `shm`, `tcp` and `roce`.
 
-import type { Gid } from '../../verbs/index.ts';
+import type { Gid, Mtu, PathTo, ProviderAh, QpSpec } from '../../verbs/index.ts';
 import type { FaultPlan } from './fault-plan.ts';
-import type { SoftQp } from './qp.ts';
+import type { QpOwner, SoftQp } from './qp.ts';
 import type { RegionTable } from './region.ts';
 
 /** The device, as its wire sees it. */
-export interface WireHost {
+export interface WireHost<Qp extends SoftQp> {
   readonly faults: FaultPlan | undefined;
   readonly regions: RegionTable;
-  qp(number: number): SoftQp | undefined;
-  kick(qp: SoftQp): void;
+  qp(number: number): Qp | undefined;
+  kick(qp: Qp): void;
   schedule(key: object, ns: number, action: () => void): void;
   unschedule(key: object): void;
   /** Calls back when the descriptor has one of these events, until `unwatch`. */
@@ -18,16 +18,31 @@ export interface WireHost {
   unwatch(fd: number, token: number): void;
 }
 
-export interface Wire {
+export interface Wire<Qp extends SoftQp> {
   readonly gid: Gid;
   readonly lid: number;
+  /** The largest path MTU that fits. */
+  readonly mtu: Mtu;
+  /** Each connected QP has a link that must be looked at. */
+  readonly hasLinks: boolean;
   /** Whether progress needs a look at the descriptors each time. */
   readonly needsEvents: boolean;
+  createQp(owner: QpOwner<Qp>, number: number, pd: object, spec: QpSpec): Qp;
+  /** Where datagrams go; throws UnsupportedError where the wire has none. */
+  createAh(path: PathTo): ProviderAh;
+  /** Takes in what has come for all QPs; a wire with links leaves that to them. */
+  receive(): void;
+  /** Somebody outside is about to be called: what was received must be in its place. */
+  settle(): void;
+  /** After a turn: what was held back to go out together goes. */
+  flush(): void;
+  /** Packets by what became of them, for people who look for a fault. */
+  counters(): Readonly<Record<string, number>>;
   /** The QP is in RTR: find its peer. */
-  establish(qp: SoftQp): void;
+  establish(qp: Qp): void;
   /** The QP has requests and no link: a good time to look again, and to give up some day. */
-  wanted(qp: SoftQp): void;
-  abandon(qp: SoftQp): void;
+  wanted(qp: Qp): void;
+  abandon(qp: Qp): void;
   /** Some key opens less than before. */
   revoked(): void;
   /** Asks all peers to wake us. False when something has come in already. */

@@ -1,0 +1,140 @@
+// A running QEMU, the agent in it, and what is kept of them when something fails. `Guest` is what people use.
+
+import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { MillraceError } from '../../errors.ts';
+import { makeFolder } from '../../folder.ts';
+import { accelerator } from './accelerator.ts';
+import type { Capture } from './capture.ts';
+import type { ReadyMessage } from './frames.ts';
+import type { Image } from './image.ts';
+import { emptyFolders, kernelArguments } from './init.ts';
+import type { Link } from './link.ts';
+import { type QemuExit, QemuProcess } from './process.ts';
+import { agentFd, type Nic, qemuArguments } from './qemu.ts';
+import { AgentSession } from './session.ts';
+import type { GuestSpec } from './spec.ts';
+
+/** Five seconds are usual; a machine that is busy otherwise takes several times that. */
+const bootTimeoutMs = 120_000;
+const shownConsoleLines = 25;
+const packageRoot = join(import.meta.dirname, '../../..');
+
+/** Owns QEMU, not its link and capture. */
+export class Machine implements AsyncDisposable {
+  readonly session: AgentSession;
+  readonly qemu: QemuProcess;
+  readonly #spec: GuestSpec;
+  readonly #capture: Capture | null;
+  readonly #limit: NodeJS.Timeout;
+  /** Told apart by name and time: of one guest, the last failure is kept. */
+  readonly #evidenceName: string;
+
+  constructor(spec: GuestSpec, image: Image, link: Link | null, capture: Capture | null) {
+    this.#spec = spec;
+    this.#capture = capture;
+    this.#evidenceName = `${new Date().toISOString().replaceAll(':', '-')}-${spec.name}-${process.pid}`;
+    const nic = link === null ? undefined : nicOf(link, capture);
+    const args = qemuArguments({
+      ...spec,
+      ...image,
+      accelerator: accelerator(),
+      kernelArguments: kernelArguments({ ...spec, node: process.execPath, keep: keptPaths(spec.share) }),
+      nic,
+      extra: spec.qemuArguments,
+    });
+    const host = link?.host ?? null;
+    const fds = [capture?.fd, link?.fd].filter((fd) => fd != null);
+    this.qemu = new QemuProcess(args, fds, host === null ? undefined : (...words) => host.spawn(...words));
+    this.session = new AgentSession(this.qemu.agentStream, spec.name);
+    void this.qemu.exited.then((exit) => this.session.fail(this.#died(exit)));
+    this.#limit = setTimeout(() => this.end(this.#error(`it reached its limit of ${spec.limitMs} ms`)), spec.limitMs);
+  }
+
+  /** Settles when commands can be run. */
+  async ready(): Promise<ReadyMessage> {
+    const timer = setTimeout(() => {
+      this.end(this.#error(`it did not boot within ${bootTimeoutMs} ms${this.qemu.console.lines(shownConsoleLines)}`));
+    }, bootTimeoutMs);
+    try {
+      const message = await this.session.ready;
+      if (message.problems !== '') throw this.#error(`not all of it could be set up: ${message.problems}`);
+      return message;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Commands that run end with `reason`. */
+  end(reason: Error): void {
+    this.session.fail(reason);
+    void this.qemu.kill();
+  }
+
+  /** The capture and the console, as files; their paths. */
+  keepEvidence(): readonly string[] {
+    const base = join(this.#spec.failureDir, this.#evidenceName);
+    makeFolder(dirname(base));
+    writeFileSync(`${base}.console.txt`, `${this.qemu.console.text}${this.qemu.complaints.text}`);
+    if (this.#capture === null) return [`${base}.console.txt`];
+    this.#capture.save(`${base}.pcap`);
+    return [`${base}.console.txt`, `${base}.pcap`];
+  }
+
+  get name(): string {
+    return this.#spec.name;
+  }
+
+  /** As the end of an error message; nothing where nothing could be kept. */
+  evidenceText(): string {
+    try {
+      const paths = this.keepEvidence().map((path) => relative(process.cwd(), path));
+      return `\nkept: ${paths.join(', ')}`;
+    } catch {
+      return '';
+    }
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#limit);
+    this.session.fail(new MillraceError('MILLRACE_ERR_CLOSED', `guest ${this.#spec.name} is closed`));
+    await this.qemu.kill();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #died({ code, signal }: QemuExit): MillraceError {
+    const { complaints, console: serial } = this.qemu;
+    const panic = serial.panic;
+    const how = panic === null ? `QEMU ended with ${signal ?? `status ${code}`}` : `its kernel stopped: ${panic}`;
+    return this.#error(`${how}${complaints.lines(shownConsoleLines)}${serial.lines(shownConsoleLines)}`);
+  }
+
+  #error(reason: string): MillraceError {
+    return new MillraceError('MILLRACE_ERR_FAILED', `guest ${this.#spec.name}: ${reason}`);
+  }
+}
+
+/** The capture is QEMU's next descriptor after the agent's, the cable the one after that. */
+function nicOf(link: Link, capture: Capture | null): Nic {
+  const next = agentFd + 1;
+  return {
+    backend: link.backend(capture === null ? next : next + 1),
+    // The second-lowest bit of the first byte: a local address, of no maker.
+    mac: `52:54:00${randomBytes(3).toString('hex').replaceAll(/../g, ':$&')}`,
+    ...(capture === null ? {} : { captureFile: `/dev/fd/${next}` }),
+  };
+}
+
+/** What of the host a guest must see although it lies where guests have empty folders: this package, its Node, where we are. */
+function keptPaths(share: string | undefined): readonly string[] {
+  const isBelow = (path: string, folder: string): boolean => path.startsWith(`${folder}/`);
+  const wanted = [packageRoot, dirname(process.execPath), process.cwd()].filter(
+    (path) => emptyFolders.some((folder) => isBelow(path, folder)) && path !== share,
+  );
+  const outermost = [...new Set(wanted)].filter((path) => !wanted.some((other) => isBelow(path, other)));
+  return outermost;
+}

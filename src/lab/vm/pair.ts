@@ -1,0 +1,67 @@
+// Two guests on one cable, which is a pair of sockets between their QEMUs.
+
+import { Socket } from '../../native/socket.ts';
+import { Guest } from './guest.ts';
+import { prepareImage } from './image.ts';
+import { cableEnd } from './link.ts';
+import { checkMemory, type GuestOptions, guestSpec } from './spec.ts';
+
+export interface PairOptions extends Omit<GuestOptions, 'name' | 'network'> {
+  /** `vm-a` and `vm-b` unless said otherwise. */
+  readonly names?: readonly [string, string];
+  /** Of both eth0; 1500 unless said otherwise. */
+  readonly mtu?: number;
+}
+
+/** Addresses of eth0 of the first and the second guest. */
+export const pairAddresses = [
+  ['10.78.0.1/24', 'fd78::1/64'],
+  ['10.78.0.2/24', 'fd78::2/64'],
+] as const;
+
+export class GuestPair implements AsyncDisposable {
+  readonly guests: readonly [Guest, Guest];
+
+  private constructor(guests: readonly [Guest, Guest]) {
+    this.guests = guests;
+  }
+
+  static async boot(options: PairOptions = {}): Promise<GuestPair> {
+    const { names = ['vm-a', 'vm-b'], mtu = 1500, ...rest } = options;
+    const optionsOf = (index: 0 | 1): GuestOptions => ({
+      ...rest,
+      name: names[index],
+      network: { address: pairAddresses[index], mtu },
+    });
+    const { memoryMb, ...spec } = guestSpec(optionsOf(0));
+    checkMemory({ ...spec, memoryMb: 2 * memoryMb });
+    // Made before, so that both find it in the cache.
+    await prepareImage(rest);
+    const failing = new AbortController();
+    const signal = AbortSignal.any([failing.signal, ...(rest.signal === undefined ? [] : [rest.signal])]);
+    const ends = Socket.pair();
+    const bootOne = async (index: 0 | 1): Promise<Guest> => {
+      try {
+        return await Guest.bootOnLink({ ...optionsOf(index), signal }, cableEnd(ends[index].fd));
+      } catch (error) {
+        failing.abort(error);
+        throw error;
+      }
+    };
+    const [first, second] = await Promise.allSettled([bootOne(0), bootOne(1)]);
+    // QEMU has its own copies.
+    for (const end of ends) end.close();
+    if (first.status === 'fulfilled' && second.status === 'fulfilled')
+      return new GuestPair([first.value, second.value]);
+    for (const each of [first, second]) if (each.status === 'fulfilled') await each.value.close();
+    throw signal.reason;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.guests.map((guest) => guest.close()));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}

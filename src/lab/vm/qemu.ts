@@ -1,0 +1,122 @@
+// QEMU's arguments for a guest, from a plain description of it.
+
+import type { Accelerator } from './accelerator.ts';
+import { agentPort, rootTag, shareTag } from './init.ts';
+
+export interface MachineSpec {
+  readonly name: string;
+  readonly accelerator: Accelerator;
+  readonly memoryMb: number;
+  readonly cpus: number;
+  readonly kernel: string;
+  readonly initrd: string;
+  /** Words for the guest's init. */
+  readonly kernelArguments: readonly string[];
+  readonly share?: string | undefined;
+  readonly nic?: Nic | undefined;
+  /** Passed on as they are. */
+  readonly extra: readonly string[];
+}
+
+export interface Nic {
+  readonly backend: NicBackend;
+  readonly mac: string;
+  /** A file that takes what passes the card. */
+  readonly captureFile?: string | undefined;
+}
+
+/** `user`: QEMU's own router. `tap`: a device in QEMU's namespace. `cable`: a descriptor whose other end is another QEMU's. */
+export type NicBackend =
+  | { readonly kind: 'user' }
+  | { readonly kind: 'tap'; readonly device: string }
+  | { readonly kind: 'cable'; readonly fd: number };
+
+type Option = readonly [string, string];
+
+/** The descriptor of the agent's stream in QEMU. */
+export const agentFd = 3;
+
+/**
+ * `quiet` and the `no…` words shorten the boot. `panic=-1` reboots at once after a panic, which -no-reboot turns into QEMU's end.
+ * The crypto tests are those of algorithms millions have used before us.
+ */
+const kernelWords = [
+  'console=ttyS0',
+  'quiet',
+  'panic=-1',
+  'mitigations=off',
+  'nokaslr',
+  'cryptomgr.notests',
+  'audit=0',
+  'apparmor=0',
+  'selinux=0',
+  'nowatchdog',
+  'random.trust_cpu=on',
+  'tsc=reliable',
+  'no_timer_check',
+  '8250.nr_uarts=1',
+] as const;
+
+export function qemuArguments(spec: MachineSpec): readonly string[] {
+  const options: readonly Option[] = [
+    ['-name', escapeCommas(spec.name)],
+    ['-machine', 'q35,usb=off,vmport=off,smbus=off'],
+    ...acceleratorOptions(spec.accelerator),
+    ['-smp', String(spec.cpus)],
+    ['-m', `${spec.memoryMb}M`],
+    ['-display', 'none'],
+    ['-serial', 'stdio'],
+    ['-kernel', spec.kernel],
+    ['-initrd', spec.initrd],
+    ['-append', [...kernelWords, ...spec.kernelArguments].join(' ')],
+    ['-fsdev', 'local,id=root,path=/,readonly=on,security_model=none,multidevs=remap'],
+    ['-device', `virtio-9p-pci,fsdev=root,mount_tag=${rootTag}`],
+    ...(spec.share === undefined ? [] : shareOptions(spec.share)),
+    ['-device', 'virtio-serial-pci'],
+    ['-chardev', `socket,id=agent,fd=${agentFd}`],
+    ['-device', `virtserialport,chardev=agent,name=${agentPort}`],
+    ...(spec.nic === undefined ? [] : nicOptions(spec.nic)),
+  ];
+  return ['-nodefaults', '-no-user-config', '-no-reboot', ...options.flat(), ...spec.extra];
+}
+
+function acceleratorOptions(accelerator: Accelerator): readonly Option[] {
+  const isKvm = accelerator === 'kvm';
+  return [
+    ['-accel', isKvm ? 'kvm' : 'tcg,thread=multi'],
+    ['-cpu', isKvm ? 'host' : 'max'],
+  ];
+}
+
+function shareOptions(share: string): readonly Option[] {
+  return [
+    ['-fsdev', `local,id=share,path=${escapeCommas(share)},security_model=none,multidevs=remap`],
+    ['-device', `virtio-9p-pci,fsdev=share,mount_tag=${shareTag}`],
+  ];
+}
+
+/** No option ROM: nobody boots from the network. */
+function nicOptions({ backend, mac, captureFile }: Nic): readonly Option[] {
+  const card: readonly Option[] = [
+    ['-netdev', backendWord(backend)],
+    ['-device', `virtio-net-pci,netdev=net0,mac=${mac},romfile=`],
+  ];
+  if (captureFile === undefined) return card;
+  return [...card, ['-object', `filter-dump,id=dump0,netdev=net0,file=${escapeCommas(captureFile)}`]];
+}
+
+function backendWord(backend: NicBackend): string {
+  switch (backend.kind) {
+    case 'user':
+      return 'user,id=net0';
+    case 'tap':
+      return `tap,id=net0,ifname=${backend.device},script=no,downscript=no`;
+    case 'cable':
+      return `stream,id=net0,addr.type=fd,addr.str=${backend.fd}`;
+  }
+}
+
+/** QEMU splits its arguments at commas; two stand for one. */
+function escapeCommas(text: string): string {
+  return text.replaceAll(',', ',,');
+}

@@ -1,0 +1,119 @@
+// What a guest shall be like, as plain data: checked, with the defaults filled in.
+
+import { readFileSync, statSync } from 'node:fs';
+import { isAbsolute, resolve } from 'node:path';
+import { UnsupportedError, UsageError } from '../../errors.ts';
+import { didYouMean } from '../../suggest.ts';
+import type { Host } from '../host.ts';
+import { extraModules } from './modules.ts';
+
+export interface GuestOptions {
+  /** The guest's host name, and what errors call it; `vm` unless said otherwise. */
+  readonly name?: string;
+  readonly memoryMb?: number;
+  readonly cpus?: number;
+  /** A folder of the host that the guest may write to, at the same path. All else of the host is read-only. */
+  readonly share?: string;
+  /** Gives the guest a network card, eth0. */
+  readonly network?: NetworkOptions;
+  /** Kernel modules beyond those every guest has; see `extraModules`. */
+  readonly modules?: readonly string[];
+  /** The longest the guest may live, boot included; ten minutes unless said otherwise. */
+  readonly limitMs?: number;
+  /** Where the capture and the console go when something fails; `build/vm/failures` unless said otherwise. */
+  readonly failureDir?: string;
+  /** More of QEMU's arguments, say for another device. */
+  readonly qemuArguments?: readonly string[];
+  /** Where kernel and initrd are kept; for tests. */
+  readonly cacheDir?: string;
+  /** Ends the guest, also after it has booted. */
+  readonly signal?: AbortSignal;
+  /** Told before something that takes long: a download, say. */
+  readonly onProgress?: (message: string) => void;
+}
+
+export interface NetworkOptions {
+  /** Addresses of eth0 with their prefix lengths, as 10.88.0.2/24. */
+  readonly address?: readonly string[];
+  readonly mtu?: number;
+  /** A lab host the guest is cabled to. Without one, eth0 leads to QEMU's router, which lets connections out. */
+  readonly host?: Host;
+  /** Addresses of the lab host's end. */
+  readonly hostAddress?: readonly string[];
+  /** False: do not record what passes the card. */
+  readonly isCaptured?: boolean;
+}
+
+export interface GuestSpec {
+  readonly name: string;
+  readonly memoryMb: number;
+  readonly cpus: number;
+  readonly share: string | undefined;
+  readonly modules: readonly string[];
+  readonly limitMs: number;
+  readonly failureDir: string;
+  readonly qemuArguments: readonly string[];
+}
+
+const limits = { memoryMb: [256, 65_536], cpus: [1, 64], mtu: [576, 65_535], limitMs: [1, 86_400_000] } as const;
+const namePattern = /^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$/;
+/** They become lines of an `ip -batch`, so nothing else may be in them. */
+export const addressPattern = /^[0-9a-fA-F:.]{2,45}\/\d{1,3}$/;
+/** QEMU itself, beside the guest's memory. */
+const overheadMb = 128;
+
+export function guestSpec(options: GuestOptions): GuestSpec {
+  const { name = 'vm', share, modules = [], network } = options;
+  if (!namePattern.test(name))
+    throw new UsageError(`vm: the name ${JSON.stringify(name)} is not 1 to 32 of a-z, 0-9 and inner hyphens`);
+  const unknown = modules.find((module) => !(extraModules as readonly string[]).includes(module));
+  if (unknown !== undefined) {
+    throw new UsageError(
+      `vm: there is no extra module ${unknown}${didYouMean(unknown, extraModules)}; there are ${extraModules.join(', ')}`,
+    );
+  }
+  if (network !== undefined) checkNetwork(network);
+  return {
+    name,
+    memoryMb: whole('memoryMb', options.memoryMb ?? 1024),
+    cpus: whole('cpus', options.cpus ?? 2),
+    share: share === undefined ? undefined : sharedFolder(share),
+    modules,
+    limitMs: whole('limitMs', options.limitMs ?? 600_000),
+    failureDir: resolve(options.failureDir ?? 'build/vm/failures'),
+    qemuArguments: options.qemuArguments ?? [],
+  };
+}
+
+function whole(name: keyof typeof limits, value: number): number {
+  const [min, max] = limits[name];
+  if (Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new UsageError(`vm: ${name} ${value} is not a whole number from ${min} to ${max}`);
+}
+
+function sharedFolder(path: string): string {
+  const folder = resolve(path);
+  if (!isAbsolute(path)) throw new UsageError(`vm: the shared folder ${path} is not an absolute path; try ${folder}`);
+  if (folder === '/') throw new UsageError('vm: / cannot be shared: the guest has its own root');
+  if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) {
+    throw new UsageError(`vm: the shared folder ${folder} does not exist`);
+  }
+  return folder;
+}
+
+function checkNetwork({ address = [], hostAddress = [], host, mtu }: NetworkOptions): void {
+  const wrong = [...address, ...hostAddress].find((text) => !addressPattern.test(text));
+  if (wrong !== undefined)
+    throw new UsageError(`vm: ${JSON.stringify(wrong)} is no address with a prefix length, as 10.88.0.2/24`);
+  if (host === undefined && hostAddress.length > 0) throw new UsageError('vm: hostAddress without a host');
+  if (mtu !== undefined) whole('mtu', mtu);
+}
+
+/** Before QEMU takes it page by page, and something else on the machine is killed for it. */
+export function checkMemory({ memoryMb }: GuestSpec, meminfo: string = readFileSync('/proc/meminfo', 'utf8')): void {
+  const availableMb = Math.floor(Number(/^MemAvailable:\s+(\d+) kB/m.exec(meminfo)?.[1] ?? Number.NaN) / 1024);
+  if (Number.isNaN(availableMb) || availableMb >= memoryMb + overheadMb) return;
+  throw new UnsupportedError(
+    `vm: a guest of ${memoryMb} MB needs ${memoryMb + overheadMb} MB of memory, and ${availableMb} MB are available; ask for less`,
+  );
+}

@@ -1,0 +1,436 @@
+// The receiving half of a RoCE QP: carries out the peer's requests in the order of their packets, each once, and answers.
+
+import type { CopyList, SharedMemory } from '../../../native/index.ts';
+import { access, completionOpcodes, completionStatuses } from '../../../verbs/index.ts';
+import type { SoftCq } from '../completion-queue.ts';
+import { MAX_MESSAGE_BYTES } from '../frame.ts';
+import { HeldReceive, type HeldReceiveOwner } from '../held-receive.ts';
+import type { ReceiveHalf } from '../qp.ts';
+import type { ReceiveQueue } from '../receive-queue.ts';
+import type { Region } from '../region.ts';
+import { AtomicUnit, mayReach, type Reached, regionOf } from '../remote-access.ts';
+import { addSequence, sequenceDistance } from '../sequence.ts';
+import type { Destination } from './address-book.ts';
+import { operations } from './opcode.ts';
+import { nakCodes, Packet, syndromes } from './packet.ts';
+import { PiecesCursor } from './pieces-cursor.ts';
+import type { Transmitter } from './transmitter.ts';
+
+export interface RoceResponderOwner extends HeldReceiveOwner, Reached {
+  readonly mtu: number;
+  readonly destination: Destination;
+  readonly destQp: number;
+}
+
+/** Something to send back, besides acknowledgements. */
+type Answer =
+  | { readonly kind: 'nak'; readonly psn: number; readonly syndrome: number }
+  | { readonly kind: 'atomic'; readonly psn: number; readonly low: number; readonly high: number }
+  | ReadAnswer;
+
+interface ReadAnswer {
+  readonly kind: 'read';
+  readonly psn: number;
+  readonly rkey: number;
+  readonly address: number;
+  readonly bytes: number;
+  readonly packets: number;
+  /** Packets that have gone. */
+  sent: number;
+  /** Given before, and not counted among the reads under way. */
+  readonly isRepeated: boolean;
+}
+
+/** More than the reads and atomics that may be under way (128), and a refusal. */
+const MAX_ANSWERS = 512;
+const TWO_32 = 4_294_967_296;
+/** Addresses are numbers in JavaScript: past 2^53 they would be somebody else's. */
+const MAX_ADDRESS_HIGH = 0x1f_ffff;
+
+export class RoceResponder implements ReceiveHalf {
+  readonly #owner: RoceResponderOwner;
+  readonly #receive: HeldReceive;
+  readonly #atomics = new AtomicUnit();
+  readonly #packet = new Packet();
+  /** Where the message that is arriving goes. */
+  readonly #incoming = new PiecesCursor();
+  readonly #outgoing = new PiecesCursor();
+  readonly #answers: Answer[] = [];
+  #expected = 0;
+  /** Requests carried out, modulo 2^24; peers like to be told. */
+  #msn = 0;
+  #maxDestRdAtomic = 1;
+  #minRnrTimer = 0;
+  #message: 'none' | 'send' | 'write' = 'none';
+  /** Bytes of the message that have come, and how many there is room for; of a write, how many there will be. */
+  #placed = 0;
+  #room = 0;
+  #writeRkey = 0;
+  #writeAddress = 0;
+  #generation = 0;
+  #readAnswers = 0;
+  #isAckDue = false;
+  /** A nak is out: everything is dropped until what was asked for comes. */
+  #isNakOut = false;
+
+  constructor(owner: RoceResponderOwner, cq: SoftCq, queue: ReceiveQueue) {
+    this.#owner = owner;
+    this.#receive = new HeldReceive(owner, cq, queue);
+  }
+
+  start(rqPsn: number, maxDestRdAtomic: number, minRnrTimer: number): void {
+    this.#expected = rqPsn;
+    this.#maxDestRdAtomic = maxDestRdAtomic;
+    this.#minRnrTimer = minRnrTimer;
+    this.#msn = 0;
+    this.#atomics.start(maxDestRdAtomic);
+  }
+
+  adjust(minRnrTimer: number): void {
+    this.#minRnrTimer = minRnrTimer;
+  }
+
+  /** A request packet; its payload is in `slab` until the copies are run. */
+  onRequest(packet: Packet, copies: CopyList, slab: SharedMemory): void {
+    const distance = sequenceDistance(packet.psn, this.#expected);
+    if (distance !== 0) {
+      this.#onUnexpected(packet, distance);
+      return;
+    }
+    this.#isNakOut = false;
+    const operation = packet.opcode;
+    if (operation < operations.writeFirst) this.#onSend(packet, copies, slab);
+    else if (operation < operations.readRequest) this.#onWrite(packet, copies, slab);
+    else if (this.#message !== 'none') this.#refuse(nakCodes.invalid, 'the peer left a message unfinished');
+    else if (operation === operations.readRequest) this.#onRead(packet, false);
+    else this.#onAtomic(packet, copies);
+  }
+
+  #onUnexpected(packet: Packet, distance: number): void {
+    if (distance > 0) {
+      // Something is missing. Asked for once; what is under way meanwhile comes again.
+      if (!this.#isNakOut) this.#nak(syndromes.nak | nakCodes.sequence);
+      return;
+    }
+    // It was carried out already, and its answer was lost. A peer that does not take its answers gets no more.
+    if (this.#answers.length >= MAX_ANSWERS) return;
+    if (packet.opcode < operations.readRequest) {
+      this.#isAckDue = true;
+    } else if (packet.opcode === operations.readRequest) {
+      this.#onRead(packet, true);
+    } else {
+      const result = this.#atomics.result(packet.psn);
+      if (result !== undefined) this.#answers.push({ kind: 'atomic', psn: packet.psn, ...result });
+    }
+  }
+
+  #onSend(packet: Packet, copies: CopyList, slab: SharedMemory): void {
+    const { opcode, payloadBytes } = packet;
+    const isFirst = opcode === operations.sendFirst || opcode >= operations.sendOnly;
+    const isLast = opcode >= operations.sendLast;
+    if (!this.#isInPlace('send', isFirst, isLast, payloadBytes)) return;
+    if (isFirst && !this.#beginSend()) return;
+    if (this.#placed + payloadBytes > this.#room) {
+      this.#failReceive(completionStatuses.LOC_LEN_ERR, nakCodes.invalid, 'a message was longer than its receive');
+      return;
+    }
+    const isThere = this.#resolveSend() && this.#place(payloadBytes, copies, slab, packet.payloadOffset);
+    if (!isThere) {
+      this.#failReceive(completionStatuses.LOC_PROT_ERR, nakCodes.operation, 'a receive named memory it may not use');
+      return;
+    }
+    const hasImm = opcode === operations.sendLastWithImm || opcode === operations.sendOnlyWithImm;
+    this.#taken(packet, isLast);
+    if (isLast) this.#complete(packet, completionOpcodes.receive, this.#placed, hasImm);
+  }
+
+  #beginSend(): boolean {
+    if (!this.#hold()) return false;
+    this.#message = 'send';
+    this.#placed = 0;
+    this.#room = this.#receive.roomBytes;
+    this.#generation = -1;
+    return true;
+  }
+
+  #resolveSend(): boolean {
+    const { generation } = this.#owner.regions;
+    if (this.#generation === generation) return true;
+    this.#generation = generation;
+    this.#incoming.clear();
+    return this.#receive.resolve(this.#incoming.pieces);
+  }
+
+  #onWrite(packet: Packet, copies: CopyList, slab: SharedMemory): void {
+    const { opcode, payloadBytes } = packet;
+    const isFirst = opcode === operations.writeFirst || opcode >= operations.writeOnly;
+    const isLast = opcode >= operations.writeLast;
+    if (!this.#isInPlace('write', isFirst, isLast, payloadBytes)) return;
+    if (isFirst && !this.#beginWrite(packet)) return;
+    const left = this.#room - this.#placed;
+    if (isLast ? payloadBytes !== left : payloadBytes > left) {
+      this.#refuse(nakCodes.invalid, 'the peer wrote more or less than it said');
+      return;
+    }
+    const hasImm = opcode === operations.writeLastWithImm || opcode === operations.writeOnlyWithImm;
+    // Without a receive the packet comes again, as if it had been lost.
+    if (hasImm && !this.#hold()) {
+      if (isFirst) this.#message = 'none';
+      return;
+    }
+    if (!this.#resolveWrite() || !this.#place(payloadBytes, copies, slab, packet.payloadOffset)) {
+      this.#refuse(nakCodes.access, 'the peer asked for memory that it may not reach');
+      return;
+    }
+    this.#taken(packet, isLast);
+    if (hasImm) this.#complete(packet, completionOpcodes.receiveWriteWithImm, this.#room, true);
+  }
+
+  #beginWrite(packet: Packet): boolean {
+    const { rkey, dmaLength } = packet;
+    const address = addressIn(packet);
+    if (dmaLength > MAX_MESSAGE_BYTES || !mayReach(this.#owner, rkey, address, dmaLength, access.remoteWrite)) {
+      this.#refuse(nakCodes.access, 'the peer asked for memory that it may not reach');
+      return false;
+    }
+    this.#message = 'write';
+    this.#placed = 0;
+    this.#room = dmaLength;
+    this.#writeRkey = rkey;
+    this.#writeAddress = address;
+    this.#generation = -1;
+    return true;
+  }
+
+  /** A key that was good when the message began may have been revoked since. */
+  #resolveWrite(): boolean {
+    const { generation } = this.#owner.regions;
+    if (this.#generation === generation || this.#room === 0) return true;
+    this.#generation = generation;
+    this.#incoming.clear();
+    const region = regionOf(this.#owner, this.#writeRkey, access.remoteWrite);
+    if (region === undefined) return false;
+    this.#incoming.pieces.add(region.memory, region.locate(this.#writeAddress, this.#room), this.#room);
+    return true;
+  }
+
+  /** Whether a packet of this kind and size may come now; if not, the peer has been told so. */
+  #isInPlace(kind: 'send' | 'write', isFirst: boolean, isLast: boolean, payloadBytes: number): boolean {
+    const { mtu } = this.#owner;
+    const isExpected = isFirst ? this.#message === 'none' : this.#message === kind;
+    const isSized = isLast ? payloadBytes <= mtu && (isFirst || payloadBytes > 0) : payloadBytes === mtu;
+    if (isExpected && isSized) return true;
+    this.#refuse(nakCodes.invalid, isExpected ? 'the peer sent a packet of the wrong size' : 'packets out of order');
+    return false;
+  }
+
+  #place(bytes: number, copies: CopyList, slab: SharedMemory, offset: number): boolean {
+    if (!this.#incoming.scatter(copies, this.#placed, bytes, slab, offset)) return false;
+    this.#placed += bytes;
+    return true;
+  }
+
+  #taken(packet: Packet, isLast: boolean): void {
+    this.#expected = addSequence(this.#expected, 1);
+    if (packet.isAckRequested) this.#isAckDue = true;
+    if (!isLast) return;
+    this.#message = 'none';
+    this.#msn = addSequence(this.#msn, 1);
+  }
+
+  #complete(packet: Packet, opcode: number, bytes: number, hasImm: boolean): void {
+    const imm = hasImm ? packet.imm : 0;
+    this.#receive.complete(completionStatuses.SUCCESS, opcode, bytes, imm, hasImm, packet.isSolicited);
+  }
+
+  #onRead(packet: Packet, isRepeated: boolean): void {
+    const { rkey, psn } = packet;
+    const { mtu } = this.#owner;
+    const address = addressIn(packet);
+    let bytes = packet.dmaLength;
+    if (bytes > MAX_MESSAGE_BYTES || !mayReach(this.#owner, rkey, address, bytes, access.remoteRead)) {
+      this.#refuse(nakCodes.access, 'the peer asked for memory that it may not reach', psn);
+      return;
+    }
+    if (!isRepeated && this.#readAnswers >= Math.max(1, this.#maxDestRdAtomic)) {
+      this.#refuse(nakCodes.invalid, 'the peer has more reads under way than were agreed on');
+      return;
+    }
+    // What has not been asked for before is not repeated: its numbers are still to come.
+    if (isRepeated) bytes = Math.min(bytes, -sequenceDistance(psn, this.#expected) * mtu);
+    const packets = Math.max(1, Math.ceil(bytes / mtu));
+    // What is still being given need not be given twice.
+    if (isRepeated && this.#isBeingRead(psn)) return;
+    this.#answers.push({ kind: 'read', psn, rkey, address, bytes, packets, sent: 0, isRepeated });
+    if (isRepeated) return;
+    this.#readAnswers++;
+    this.#expected = addSequence(this.#expected, packets);
+    this.#msn = addSequence(this.#msn, 1);
+  }
+
+  #isBeingRead(psn: number): boolean {
+    return this.#answers.some((answer) => answer.kind === 'read' && answer.psn === psn);
+  }
+
+  #onAtomic(packet: Packet, copies: CopyList): void {
+    const { psn, rkey } = packet;
+    const address = addressIn(packet);
+    const isAllowed = mayReach(this.#owner, rkey, address, 8, access.remoteAtomic);
+    const region = isAllowed ? regionOf(this.#owner, rkey, access.remoteAtomic) : undefined;
+    if (region === undefined) {
+      this.#refuse(nakCodes.access, 'the peer asked for memory that it may not reach');
+      return;
+    }
+    const offset = region.locate(address, 8);
+    if (offset % 8 !== 0) {
+      this.#refuse(nakCodes.invalid, 'the peer asked for an atomic on bytes that are not aligned');
+      return;
+    }
+    if (this.#answers.length >= MAX_ANSWERS) {
+      this.#refuse(nakCodes.invalid, 'the peer has more atomics under way than were agreed on');
+      return;
+    }
+    // What came before it is in memory before it.
+    copies.run();
+    const result = this.#execute(packet, region, offset);
+    this.#answers.push({ kind: 'atomic', psn, ...result });
+    this.#expected = addSequence(this.#expected, 1);
+    this.#msn = addSequence(this.#msn, 1);
+  }
+
+  #execute(packet: Packet, { memory }: Region, offset: number): { low: number; high: number } {
+    const { psn, swapLow, swapHigh, compareLow, compareHigh } = packet;
+    return packet.opcode === operations.fetchAdd
+      ? this.#atomics.fetchAdd(psn, memory, offset, swapLow, swapHigh)
+      : this.#atomics.compareSwap(psn, memory, offset, compareLow, compareHigh, swapLow, swapHigh);
+  }
+
+  /** Takes the next receive out of the queue; without one the peer is told to come again. */
+  #hold(): boolean {
+    if (this.#receive.take()) return true;
+    this.#nak(syndromes.rnrNak | this.#minRnrTimer);
+    return false;
+  }
+
+  #failReceive(status: number, code: number, why: string): void {
+    this.#receive.fail(status);
+    this.#refuse(code, why);
+  }
+
+  /** For good: the QP is in error, and its peer is told why. */
+  #refuse(code: number, why: string, psn: number = this.#expected): void {
+    this.#nak(syndromes.nak | code, psn);
+    this.#owner.fail(why);
+  }
+
+  #nak(syndrome: number, psn: number = this.#expected): void {
+    this.#isNakOut = true;
+    const last = this.#answers.at(-1);
+    // Once is enough, however often a peer that does not listen asks.
+    if (last?.kind === 'nak' && last.psn === psn && last.syndrome === syndrome) return;
+    if (this.#answers.length <= MAX_ANSWERS) this.#answers.push({ kind: 'nak', psn, syndrome });
+  }
+
+  /** All that is owed is an acknowledgement: it may wait a moment for something to go with. */
+  get owesOnlyAck(): boolean {
+    return this.#isAckDue && this.#answers.length === 0;
+  }
+
+  /** Sends what is owed to the peer, in order; one acknowledgement for all that came before it. */
+  transmit(transmitter: Transmitter): void {
+    for (;;) {
+      const answer = this.#answers[0];
+      if (answer === undefined) break;
+      const isDone =
+        answer.kind === 'read' ? this.#sendRead(answer, transmitter) : this.#sendAnswer(answer, transmitter);
+      if (!isDone) return;
+      this.#answers.shift();
+    }
+    if (!this.#isAckDue || !transmitter.hasRoom(0, 0)) return;
+    this.#isAckDue = false;
+    const packet = this.#begin(operations.acknowledge, addSequence(this.#expected, -1), syndromes.ack);
+    transmitter.add(packet, this.#owner.destination, 0, undefined, 0);
+  }
+
+  #sendAnswer(answer: Exclude<Answer, ReadAnswer>, transmitter: Transmitter): boolean {
+    if (!transmitter.hasRoom(0, 0)) return false;
+    const isNak = answer.kind === 'nak';
+    const operation = isNak ? operations.acknowledge : operations.atomicAcknowledge;
+    const packet = this.#begin(operation, answer.psn, isNak ? answer.syndrome : syndromes.ack);
+    if (!isNak) {
+      packet.originalLow = answer.low;
+      packet.originalHigh = answer.high;
+    }
+    this.#coverAck(isNak ? addSequence(answer.psn, -1) : answer.psn);
+    transmitter.add(packet, this.#owner.destination, 0, undefined, 0);
+    return true;
+  }
+
+  /** Whatever is answered, all before it was carried out: no acknowledgement of its own is needed for that. */
+  #coverAck(psn: number): void {
+    if (psn === addSequence(this.#expected, -1)) this.#isAckDue = false;
+  }
+
+  #sendRead(answer: ReadAnswer, transmitter: Transmitter): boolean {
+    const { mtu, destination } = this.#owner;
+    if (answer.bytes > 0 && !this.#resolveRead(answer)) return this.#endRead(answer);
+    for (; answer.sent < answer.packets; answer.sent++) {
+      if (!transmitter.hasRoom(mtu, 1)) return false;
+      const from = answer.sent * mtu;
+      const isFirst = answer.sent === 0;
+      const isLast = answer.sent === answer.packets - 1;
+      const psn = addSequence(answer.psn, answer.sent);
+      const packet = this.#begin(readResponse(isFirst, isLast), psn, syndromes.ack);
+      transmitter.add(packet, destination, Math.min(mtu, answer.bytes - from), this.#outgoing, from);
+    }
+    this.#coverAck(addSequence(answer.psn, answer.packets - 1));
+    return this.#endRead(answer);
+  }
+
+  #endRead({ isRepeated }: ReadAnswer): true {
+    if (!isRepeated) this.#readAnswers--;
+    return true;
+  }
+
+  /** The key may have been revoked since it was asked for; then the peer finds out when it asks again. */
+  #resolveRead({ rkey, address, bytes }: ReadAnswer): boolean {
+    const region = regionOf(this.#owner, rkey, access.remoteRead);
+    if (region === undefined) return false;
+    this.#outgoing.clear();
+    this.#outgoing.pieces.add(region.memory, region.locate(address, bytes), bytes);
+    return true;
+  }
+
+  #begin(opcode: number, psn: number, syndrome: number): Packet {
+    const packet = this.#packet;
+    packet.opcode = opcode;
+    packet.destQp = this.#owner.destQp;
+    packet.psn = psn;
+    packet.syndrome = syndrome;
+    packet.msn = this.#msn;
+    return packet;
+  }
+
+  flush(isShared: boolean): void {
+    this.#receive.flush(isShared);
+  }
+
+  reset(isShared: boolean): void {
+    this.#answers.length = 0;
+    this.#readAnswers = 0;
+    this.#atomics.clear();
+    this.#message = 'none';
+    this.#isAckDue = false;
+    this.#isNakOut = false;
+    this.#receive.reset(isShared);
+  }
+}
+
+function addressIn({ addressHigh, addressLow }: Packet): number {
+  return addressHigh > MAX_ADDRESS_HIGH ? Number.MAX_SAFE_INTEGER : addressHigh * TWO_32 + addressLow;
+}
+
+function readResponse(isFirst: boolean, isLast: boolean): number {
+  if (isFirst) return isLast ? operations.readResponseOnly : operations.readResponseFirst;
+  return isLast ? operations.readResponseLast : operations.readResponseMiddle;
+}

@@ -1,0 +1,79 @@
+// The ibverbs provider on the kernel's software RDMA device, in a guest: the conformance suite, what is beyond it, and
+// ibv_rc_pingpong at the other side.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { Guest } from '../../src/lab/vm/index.ts';
+import { guestEnv, guestNode, tellGuestTests } from './guest-tests.ts';
+
+const millrace = [...guestNode, fileURLToPath(new URL('../../src/cli/bin.ts', import.meta.url))];
+const minuteMs = 60_000;
+const env = guestEnv;
+
+describe('ibverbs on rxe', () => {
+  let guest: Guest;
+  before(async () => {
+    guest = await Guest.boot({ memoryMb: 1024 });
+    await guest.addRxe();
+  });
+  after(async () => guest?.close());
+
+  test('the conformance suite', { timeout: 3 * minuteMs }, (t) =>
+    tellGuestTests(t, guest, 'conformance-rxe.ts', { least: 130, timeoutMs: 2 * minuteMs }),
+  );
+
+  test('beyond the suite', { timeout: 3 * minuteMs }, (t) =>
+    tellGuestTests(t, guest, 'rxe.ts', { least: 12, timeoutMs: 2 * minuteMs }),
+  );
+
+  test('millrace dev shows it as ibv_devinfo does', { timeout: minuteMs }, async () => {
+    const { stdout } = await guest.runOk([...millrace, 'dev', 'show', 'rxe0', '--json'], { env });
+    const [device] = JSON.parse(stdout).devices;
+    assert.equal(device.name, 'rxe0');
+    const theirs = (await guest.runOk(['ibv_devinfo', '-d', 'rxe0', '-v'])).stdout;
+    for (const [ours, pattern] of [
+      [device.guid, /node_guid:\s+(\S+)/],
+      [device.attributes.maxQps, /max_qp:\s+(\d+)/],
+      [device.attributes.maxCqEntries, /max_cqe:\s+(\d+)/],
+      [device.attributes.maxSrqRequests, /max_srq_wr:\s+(\d+)/],
+      [device.ports[0].activeMtu, /active_mtu:\s+(\d+)/],
+      [device.ports[0].gids[1], /GID\[\s*1\]:\s+([0-9a-f:.]+)/],
+    ] as const) {
+      assert.equal(String(ours), pattern.exec(theirs)?.[1], String(pattern));
+    }
+  });
+
+  test('doctor finds the device and the library', { timeout: minuteMs }, async () => {
+    const { stdout } = await guest.run([...millrace, 'doctor', '--json'], { env });
+    const findings: { id: string; answer: string; detail: string }[] = JSON.parse(stdout).findings;
+    for (const [id, detail] of [
+      ['rdma-devices', /rxe0 port 1 ACTIVE/],
+      ['libibverbs', /libibverbs\.so/],
+      ['ibverbs', /rxe0/],
+    ] as const) {
+      const finding = findings.find((candidate) => candidate.id === id);
+      assert.equal(finding?.answer, 'yes', id);
+      assert.match(finding?.detail ?? '', detail);
+    }
+  });
+
+  const original = ['ibv_rc_pingpong', '-d', 'rxe0', '-g', '1', '-c'];
+  const ours = [...millrace, 'perf', 'pingpong', '-d', 'rxe0', '-c'];
+  for (const [name, server, client] of [
+    ['the original serves', original, ours],
+    ['ours serves', ours, original],
+  ] as const) {
+    test(`pingpong: ${name}`, { timeout: 2 * minuteMs }, async () => {
+      const serving = guest.runOk([...server, '-n', '200'], { env, timeoutMs: minuteMs });
+      // The port is in the kernel's table as soon as somebody listens: 18515 is 4853 in hexadecimal.
+      const isListening = 'until grep -q ":4853 .* 0A " /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done';
+      await guest.runOk(['sh', '-c', isListening], { timeoutMs: minuteMs });
+      const calling = guest.runOk([...client, '-n', '200', '127.0.0.1'], { env, timeoutMs: minuteMs });
+      for (const { stdout } of await Promise.all([serving, calling])) {
+        assert.match(stdout, /1638400 bytes in [\d.]+ seconds = [\d.]+ Mbit\/sec\n200 iters in/);
+        assert.doesNotMatch(stdout, /invalid data/);
+      }
+    });
+  }
+});
