@@ -3,11 +3,12 @@
 import { UsageError } from '../errors.ts';
 import { didYouMean } from '../suggest.ts';
 import { nativeRows } from './native.ts';
+import { roceRows } from './roce.ts';
 import type { Row } from './row.ts';
 import { verbsRows } from './verbs.ts';
 import { verbsRxeRows } from './verbs-rxe.ts';
 
-export const rows: readonly Row[] = [...nativeRows, ...verbsRows, ...verbsRxeRows];
+export const rows: readonly Row[] = [...nativeRows, ...verbsRows, ...verbsRxeRows, ...roceRows];
 
 /** Ids, or patterns with `*` (`native.*`, `proxy.redis.*`); none means all. In the table's order, each once. */
 export function selectRows(patterns: readonly string[], all: readonly Row[] = rows): readonly Row[] {

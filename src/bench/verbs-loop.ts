@@ -98,7 +98,7 @@ function ask(session: Session): Loop {
 
 async function runClient(loop: VerbsLoop, port: number): Promise<void> {
   const { signal } = new AbortController();
-  const conversation = await dial('127.0.0.1', port, loop.test, signal);
+  const conversation = await dial(loop.dial ?? '127.0.0.1', port, loop.test, signal);
   const opened = openPerfDevice(loop.device, conversation);
   const { test, sizeBytes } = loop;
   const { transport } = opened.info;

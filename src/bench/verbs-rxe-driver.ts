@@ -18,18 +18,21 @@ const perftestPort = 18_515;
 const waitMs = 20;
 
 const task = JSON.parse(process.argv[2] ?? '{}') as RxeTask;
-const { loop, roundMs, device } = task;
+const { loop, roundMs } = task;
+/** perftest's device, in the network namespace of the guest's first process. */
+const device = 'rxe0';
+const there = ['-t', '1', '-n', 'taskset', '-c'];
 const iterations = Math.ceil(loop.perMs * roundMs);
 
 /** Each end on a processor of its own, as ours. */
 async function perftest(gidIndex: number): Promise<number> {
   const common = ['-d', device, '-x', String(gidIndex), '-s', String(loop.sizeBytes), '-n', String(iterations), '-F'];
   const tool = tools[loop.test];
-  const server = spawn('taskset', ['-c', '0', tool, ...common], { stdio: 'ignore' });
+  const server = spawn('nsenter', [...there, '0', tool, ...common], { stdio: 'ignore' });
   const ended = once(server, 'exit');
   try {
     while (!isListening(perftestPort)) await sleep(waitMs);
-    const { stdout } = await promisify(execFile)('taskset', ['-c', '1', tool, ...common, '127.0.0.1']);
+    const { stdout } = await promisify(execFile)('nsenter', [...there, '1', tool, ...common, '127.0.0.1']);
     await ended;
     const line = stdout.split('\n').find((text) => text.trim().startsWith(`${loop.sizeBytes} `));
     const figure = Number(line?.trim().split(/\s+/)[columns[loop.test]]);
@@ -42,7 +45,7 @@ async function perftest(gidIndex: number): Promise<number> {
 
 function isListening(port: number): boolean {
   const listening = new RegExp(`:${port.toString(16).toUpperCase().padStart(4, '0')} \\S+ 0A `);
-  return ['/proc/net/tcp', '/proc/net/tcp6'].some((path) => listening.test(readFileSync(path, 'utf8')));
+  return ['/proc/1/net/tcp', '/proc/1/net/tcp6'].some((path) => listening.test(readFileSync(path, 'utf8')));
 }
 
 function preferredGid(): number {
@@ -52,7 +55,7 @@ function preferredGid(): number {
 
 const { signal } = new AbortController();
 const gidIndex = preferredGid();
-await using contest = await prepareVerbs({ ...loop, device }, roundMs, signal);
+await using contest = await prepareVerbs(loop, roundMs, signal);
 /** Who polls while it is not its turn takes the processor from the other. */
 const tell = (name: NodeJS.Signals): void => {
   for (const pid of contest.pids) process.kill(pid, name);

@@ -1,12 +1,15 @@
-// Rows verbs.rxe.*: our verbs and perftest on the kernel's software RDMA device, in turns, in a guest.
+// Rows verbs.rxe.* and roce.rxe.*, in a guest: our verbs on the kernel's software RDMA device, and our own RoCEv2, each in
+// turns with perftest on that device.
 
 import { fileURLToPath } from 'node:url';
 import { MillraceError } from '../errors.ts';
 import { Guest } from '../lab/vm/index.ts';
-import type { Contest, Entrant, Row } from './row.ts';
+import type { Contest, Entrant, Rival, Row } from './row.ts';
 
 /** What both entrants do, in the words of verbs-rxe-driver.ts. */
 export interface RxeLoop {
+  /** What we use: the kernel's device, or ours. */
+  readonly device: 'rxe0' | 'soft-roce';
   readonly kind: 'stream' | 'ask';
   readonly test: 'write-bw' | 'send-lat';
   readonly sizeBytes: number;
@@ -17,7 +20,6 @@ export interface RxeLoop {
 export interface RxeTask {
   readonly loop: RxeLoop;
   readonly roundMs: number;
-  readonly device: string;
   /** Named pipes: a line with an entrant's name goes in, a line with its figure comes out. */
   readonly commands: string;
   readonly answers: string;
@@ -27,11 +29,11 @@ const folder = '/run/millrace-bench';
 const answerMs = 120_000;
 const warmUps = 6;
 
-async function prepareRxe(loop: RxeLoop, roundMs: number, signal: AbortSignal): Promise<Contest> {
+async function prepareRxe(loop: RxeLoop, rival: Rival, roundMs: number, signal: AbortSignal): Promise<Contest> {
   await using undo = new AsyncDisposableStack();
   const guest = undo.use(await Guest.boot({ signal }));
-  const { name } = await guest.addRxe();
-  const task: RxeTask = { loop, roundMs, device: name, commands: `${folder}/commands`, answers: `${folder}/answers` };
+  await guest.addRxe();
+  const task: RxeTask = { loop, roundMs, commands: `${folder}/commands`, answers: `${folder}/answers` };
   // Sessions that are scheduled as groups would make all programs of the same rank.
   const ungroup = 'echo 0 > /proc/sys/kernel/sched_autogroup_enabled';
   await guest.runOk(['sh', '-c', `${ungroup} && mkdir ${folder} && mkfifo ${task.commands} ${task.answers}`]);
@@ -40,7 +42,11 @@ async function prepareRxe(loop: RxeLoop, roundMs: number, signal: AbortSignal): 
   // waits for the scheduler's tick.
   // V8 that recompiles WebAssembly (the type stripper) while it runs crashes now and then on an emulated processor.
   const node = [process.execPath, '--no-warnings', '--liftoff-only'];
-  const words = ['chrt', '--idle', '0', ...node, fileURLToPath(file), JSON.stringify(task)];
+  // The kernel's device has the port in the first network namespace.
+  const apart = 'ip netns add soft && ip -n soft link set lo up';
+  const prefix = loop.device === 'soft-roce' ? ['ip', 'netns', 'exec', 'soft'] : [];
+  if (prefix.length > 0) await guest.runOk(['sh', '-c', apart]);
+  const words = [...prefix, 'chrt', '--idle', '0', ...node, fileURLToPath(file), JSON.stringify(task)];
   const env = { NODE_COMPILE_CACHE: '/tmp/compile-cache' };
   const ended = guest.run(words, { env }).then(({ status, stderr }) => {
     throw new MillraceError(
@@ -61,13 +67,15 @@ async function prepareRxe(loop: RxeLoop, roundMs: number, signal: AbortSignal): 
   const kept = undo.move();
   return {
     ours: entrant('ours'),
-    against: { perftest: entrant('perftest') },
+    against: { [rival]: entrant('perftest') },
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
 }
 
 function rxeRow(row: Omit<Row, 'prepare'>, loop: RxeLoop): Row {
-  return { ...row, prepare: ({ roundMs, signal }) => prepareRxe(loop, roundMs, signal) };
+  // Against the program on the same device, or against the device.
+  const rival = loop.device === 'rxe0' ? 'perftest' : 'rxe';
+  return { ...row, prepare: ({ roundMs, signal }) => prepareRxe(loop, rival, roundMs, signal) };
 }
 
 export const verbsRxeRows: readonly Row[] = [
@@ -80,7 +88,7 @@ export const verbsRxeRows: readonly Row[] = [
       bar: { perftest: 0.7 },
       goal: { perftest: 0.95 },
     },
-    { kind: 'stream', test: 'write-bw', sizeBytes: 65_536, perMs: 2 },
+    { device: 'rxe0', kind: 'stream', test: 'write-bw', sizeBytes: 65_536, perMs: 2 },
   ),
   rxeRow(
     {
@@ -91,6 +99,28 @@ export const verbsRxeRows: readonly Row[] = [
       bar: { perftest: 1.5 },
       goal: { perftest: 1.05 },
     },
-    { kind: 'ask', test: 'send-lat', sizeBytes: 64, perMs: 5 },
+    { device: 'rxe0', kind: 'ask', test: 'send-lat', sizeBytes: 64, perMs: 5 },
+  ),
+  rxeRow(
+    {
+      id: 'roce.rxe.bw',
+      what: 'writes of 64 KiB on soft-roce in a guest, next to ib_write_bw on rxe',
+      unit: 'MiB/s',
+      better: 'higher',
+      bar: { rxe: 0.3 },
+      goal: { rxe: 1 },
+    },
+    { device: 'soft-roce', kind: 'stream', test: 'write-bw', sizeBytes: 65_536, perMs: 2 },
+  ),
+  rxeRow(
+    {
+      id: 'roce.rxe.lat',
+      what: 'half a round trip of a 64 B SEND on soft-roce in a guest, next to ib_send_lat on rxe, median',
+      unit: 'us',
+      better: 'lower',
+      bar: { rxe: 3 },
+      goal: { rxe: 1 },
+    },
+    { device: 'soft-roce', kind: 'ask', test: 'send-lat', sizeBytes: 64, perMs: 5 },
   ),
 ];

@@ -2,7 +2,9 @@
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import { MillraceError } from '../errors.ts';
+import type { Host } from '../lab/index.ts';
 import { threadAffinity } from '../native/index.ts';
 import type { PerfTest } from '../perf/index.ts';
 import type { Contest, Row } from './row.ts';
@@ -15,6 +17,8 @@ export interface VerbsLoop {
   readonly sizeBytes: number;
   /** About how often in a ms. */
   readonly perMs: number;
+  /** Where the client calls the server. */
+  readonly dial?: string;
 }
 
 export interface VerbsContest extends Contest {
@@ -22,12 +26,18 @@ export interface VerbsContest extends Contest {
   readonly pids: readonly number[];
 }
 
-export async function prepareVerbs(loop: VerbsLoop, roundMs: number, signal: AbortSignal): Promise<VerbsContest> {
+/** `hosts`: of a lab, where the two ends run; both here unless said. */
+export async function prepareVerbs(
+  loop: VerbsLoop,
+  roundMs: number,
+  signal: AbortSignal,
+  hosts?: { readonly client: Host; readonly server: Host },
+): Promise<VerbsContest> {
   await using undo = new AsyncDisposableStack();
   const cpus = threadAffinity();
-  const server = undo.adopt(start('server', cpus[0], 0, loop), stop);
+  const server = undo.adopt(start('server', cpus[0], 0, loop, hosts), stop);
   const port = await figureOf(server, signal);
-  const client = undo.adopt(start('client', cpus.at(-1) ?? 0, port, loop), stop);
+  const client = undo.adopt(start('client', cpus.at(-1) ?? 0, port, loop, hosts), stop);
   await figureOf(client, signal);
   const entrant = (name: string) => async (): Promise<number> => {
     client.send({ name, iterations: Math.ceil(roundMs * loop.perMs) });
@@ -41,9 +51,23 @@ export async function prepareVerbs(loop: VerbsLoop, roundMs: number, signal: Abo
   return { ours: entrant('ours'), against, pids, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
 
-function start(role: 'client' | 'server', cpu: number, port: number, loop: VerbsLoop): ChildProcess {
+function start(
+  role: 'client' | 'server',
+  cpu: number,
+  port: number,
+  loop: VerbsLoop,
+  hosts?: { readonly client: Host; readonly server: Host },
+): ChildProcess {
   const file = new URL(import.meta.url.endsWith('.ts') ? 'verbs-loop.ts' : 'verbs-loop.js', import.meta.url);
-  return fork(file, [role, String(cpu), String(port), JSON.stringify(loop)]);
+  const words = [role, String(cpu), String(port), JSON.stringify({ ...loop, dial: hosts?.server.ipv4 ?? '127.0.0.1' })];
+  // Of RoCEv2 there is one port an address.
+  const address = hosts?.[role].ipv4 ?? (role === 'server' ? '127.0.0.1' : '127.0.0.2');
+  const env = { ...process.env, MILLRACE_SOFT_ADDRESS: address };
+  if (hosts === undefined) return fork(file, words, { env });
+  return hosts[role].spawn(process.execPath, [...process.execArgv, fileURLToPath(file), ...words], {
+    env,
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
 }
 
 /** What the process answers next; its end is an error. */

@@ -21,6 +21,7 @@ const SOCK_DGRAM = 2;
 const SOCK_SEQPACKET = 5;
 const SHUT_WR = 1;
 const SHUT_RDWR = 2;
+const MSG_OOB = 1;
 const MSG_PEEK = 2;
 const FIONREAD = 0x541b;
 const SIOCOUTQ = 0x5411;
@@ -121,6 +122,11 @@ export class Socket extends Fd {
     return checkAgain(addon.send(this.fd, memory.id, offset, length, 0), 'send');
   }
 
+  /** The last byte is urgent: receivers that do not ask for it never see it. */
+  sendUrgent(memory: SharedMemory, offset: number, length: number): number {
+    return checkAgain(addon.send(this.fd, memory.id, offset, length, MSG_OOB), 'send');
+  }
+
   /** Sends the first `count` rows of the list in one call. */
   sendRanges(list: RangeList, count: number): number {
     return checkAgain(addon.sendRanges(this.fd, list.id, count), 'sendmsg');
@@ -197,9 +203,10 @@ export class Socket extends Fd {
   }
 
   /** On close: drop what is unsent and reset the connection. */
-  resetOnClose(): void {
-    // struct linger { int l_onoff = 1, l_linger = 0 }
-    check(addon.setsockopt(this.fd, 1, 13, Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0)), 'setsockopt', 'linger');
+  resetOnClose(isReset = true): void {
+    // struct linger { int l_onoff, l_linger = 0 }
+    const linger = Uint8Array.of(isReset ? 1 : 0, 0, 0, 0, 0, 0, 0, 0);
+    check(addon.setsockopt(this.fd, 1, 13, linger), 'setsockopt', 'linger');
   }
 
   /** Bytes that wait to be received. */

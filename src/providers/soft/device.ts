@@ -28,6 +28,7 @@ import type { QpOwner, SoftQp } from './qp.ts';
 import { ReceiveQueue } from './receive-queue.ts';
 import { RegionTable } from './region.ts';
 import type { Wire, WireHost } from './wire.ts';
+import { marks, WorkList } from './work-list.ts';
 
 export const softAttributes: DeviceAttributes = {
   firmware: 'soft 1',
@@ -70,7 +71,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
   /** QPs that have a link, or look for one. */
   readonly #linked = new Set<Qp>();
   /** QPs with something to do at the next occasion. */
-  readonly #kicked = new Set<Qp>();
+  readonly #kicked = new WorkList<Qp>(marks.kicked);
   /** QPs whose links stopped for the others' sake. No event tells of what they left. */
   readonly #again = new Set<Qp>();
   readonly #scheduled = new Map<object, Scheduled>();
@@ -160,8 +161,10 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     } finally {
       this.#isMoving = false;
     }
-    for (const qp of this.#again) this.#kicked.add(qp);
-    this.#again.clear();
+    if (this.#again.size > 0) {
+      for (const qp of this.#again) this.#kicked.add(qp);
+      this.#again.clear();
+    }
     this.#runKicked();
     if (this.#wire.needsEvents || ++this.#polls % POLLS_A_LOOK === 0) this.#look();
     if (this.#scheduled.size > 0) this.#runScheduled();
@@ -233,7 +236,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
 
   abandon(qp: Qp): void {
     this.#linked.delete(qp);
-    this.#kicked.delete(qp);
+    this.#kicked.remove(qp);
     this.#again.delete(qp);
     this.unschedule(qp);
     this.#wire.abandon(qp);
@@ -296,10 +299,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     this.#isMoving = true;
     try {
       // What is kicked meanwhile is done, too; a link that has more comes again at the next occasion.
-      for (const qp of this.#kicked) {
-        this.#kicked.delete(qp);
-        this.#pump(qp);
-      }
+      for (let qp = this.#kicked.shift(); qp !== undefined; qp = this.#kicked.shift()) this.#pump(qp);
       this.#wire.flush();
     } finally {
       this.#isMoving = false;

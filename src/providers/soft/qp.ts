@@ -16,6 +16,7 @@ import type { FaultPlan } from './fault-plan.ts';
 import { ReceiveQueue } from './receive-queue.ts';
 import type { RegionTable } from './region.ts';
 import { ackTimeoutNs, type RequesterSettings, type RetrySettings } from './retries.ts';
+import { type Marked, marks } from './work-list.ts';
 
 /** The device, as its QPs see it. */
 export interface QpOwner<Qp extends SoftQp> {
@@ -65,7 +66,8 @@ export interface ReceiveHalf {
   reset(isShared: boolean): void;
 }
 
-export abstract class SoftQp implements ProviderQp {
+export abstract class SoftQp implements ProviderQp, Marked {
+  readonly marks = new Uint8Array(marks.count);
   readonly number: number;
   readonly pd: object;
   readonly spec: QpSpec;

@@ -21,6 +21,7 @@ import { FaultSource } from '../fault-plan.ts';
 import type { QpOwner } from '../qp.ts';
 import { gidOf } from '../tcp-wire.ts';
 import type { Wire, WireHost } from '../wire.ts';
+import { marks, WorkList } from '../work-list.ts';
 import { ADDRESS_ROOM, AddressBook, type Destination } from './address-book.ts';
 import { AddressHandles } from './address-handles.ts';
 import { TRANSPORT_MASK, transports } from './opcode.ts';
@@ -31,6 +32,8 @@ import { RoceUdQp } from './ud-qp.ts';
 
 const MAX_PEERS = 4096;
 const PLACES = 32;
+/** As long as little comes: to ask for many takes longer than to receive one. */
+const FEW_PLACES = 2;
 /** A datagram, or as many as the kernel puts into one. */
 const PLACE_BYTES = 65_536;
 /** So that one turn comes to an end however fast packets come. */
@@ -61,13 +64,15 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
   readonly #handles: AddressHandles;
   readonly #faults: FaultSource | undefined;
   /** QPs that have had a packet in this batch. */
-  readonly #touched = new Set<RoceQp>();
+  readonly #touched = new WorkList<RoceQp>(marks.touched);
   /** QPs that had no room in the transmitter. */
   readonly #waiting = new Set<RoceQp>();
   /** QPs that may reply to what they got. */
-  readonly #replying = new Set<RoceQp>();
+  readonly #replying = new WorkList<RoceQp>(marks.replying);
   readonly #counters = { received: 0, damaged: 0, malformed: 0, unexpected: 0, cut: 0 };
   #nowNs = monotonicNs();
+  /** The last batch was full. */
+  #isBusy = false;
 
   constructor(host: WireHost<RoceQp>, address: string) {
     this.#host = host;
@@ -139,8 +144,8 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
 
   abandon(qp: RoceQp): void {
     this.#waiting.delete(qp);
-    this.#touched.delete(qp);
-    this.#replying.delete(qp);
+    this.#touched.remove(qp);
+    this.#replying.remove(qp);
   }
 
   revoked(): void {}
@@ -156,19 +161,25 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
 
   receive(): void {
     if (this.#socket.isClosed) return;
-    if (this.#replying.size > 0) this.#endReplies();
-    this.look();
+    if (!this.#replying.isEmpty) this.#endReplies();
     for (let batch = 0; batch < BATCHES_A_TURN; batch++) {
       if (this.#faults?.isSlow() === true) return;
-      const count = this.#receiveBatch();
-      if (count > 0) this.#dispatch(count);
-      if (count < PLACES || this.#socket.isClosed) return;
+      const places = this.#isBusy ? PLACES : FEW_PLACES;
+      const count = this.#receiveBatch(places);
+      if (count === 0) {
+        this.#isBusy = false;
+        return;
+      }
+      this.#isBusy = count === places;
+      this.look();
+      this.#dispatch(count);
+      if (!this.#isBusy || this.#socket.isClosed) return;
     }
   }
 
-  #receiveBatch(): number {
+  #receiveBatch(places: number): number {
     try {
-      return this.#places.receive(this.#socket);
+      return this.#places.receive(this.#socket, places);
     } catch (error) {
       // What an earlier datagram met on its way, told late; the peer's silence tells the rest.
       if (error instanceof SystemError) return 0;
@@ -188,8 +199,7 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
     }
     // Answers are made of what is in memory, so what came before them must be there.
     this.copies.run();
-    for (const qp of this.#touched) {
-      this.#touched.delete(qp);
+    for (let qp = this.#touched.shift(); qp !== undefined; qp = this.#touched.shift()) {
       if (qp.onBatch()) this.#host.kick(qp);
     }
   }
@@ -248,10 +258,7 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
   }
 
   #endReplies(): void {
-    for (const qp of this.#replying) {
-      this.#replying.delete(qp);
-      qp.giveUp();
-    }
+    for (let qp = this.#replying.shift(); qp !== undefined; qp = this.#replying.shift()) qp.giveUp();
   }
 
   #resume(): void {
