@@ -45,7 +45,7 @@ function readTierFolders(): Tier[] {
   const order = ['kernel', 'vm', 'e2e'];
   return order
     .filter((name) => existsSync(join('test', name)))
-    .map((name) => ({ name, files: globSync(`test/${name}/*.test.ts`).sort(), concurrency: 1 }));
+    .map((name) => ({ name, files: globSync(`test/${name}/**/*.test.ts`).sort(), concurrency: 1 }));
 }
 
 /** The native tests again, against the addon built with AddressSanitizer and UndefinedBehaviorSanitizer. */

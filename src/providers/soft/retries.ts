@@ -59,6 +59,8 @@ export class Retries {
   takeNotReady(): boolean {
     if (this.#notReadyLeft === 0) return false;
     if (this.#rnrRetry !== FOR_EVER) this.#notReadyLeft--;
+    // It is there, and listens: what it may not be ready for has a count of its own.
+    this.#left = this.#retryCount;
     return true;
   }
 }

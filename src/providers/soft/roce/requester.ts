@@ -349,7 +349,7 @@ export class RoceRequester implements SendHalf {
     if (!this.#advance(isAck ? addSequence(psn, 1) : psn) || isAck || this.#prepared === 0) return;
     const value = syndrome & syndromes.valueMask;
     if (kind === syndromes.rnrNak) this.#retryLater(value);
-    else if (value === nakCodes.sequence) this.#retry();
+    else if (value === nakCodes.sequence) this.#onGap();
     else this.#failFirst(statusOf(value));
   }
 
@@ -459,6 +459,11 @@ export class RoceRequester implements SendHalf {
       position++;
     }
     return position;
+  }
+
+  /** Something is missing at the peer. What follows a request that it was not ready for is, too, and comes again with it. */
+  #onGap(): void {
+    if (this.#notReadyUntilNs === 0) this.#retry();
   }
 
   #retryLater(timerCode: number): void {
