@@ -89,4 +89,24 @@ int probe_sk_msg(struct sk_msg_md *msg) {
   return SK_PASS;
 }
 
+// For the tests of the ring buffer's reader: tells the number that it is run with.
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 4096);
+} probe_records SEC(".maps");
+
+struct probe_record {
+  __u64 number, again;
+};
+
+SEC("syscall")
+int probe_ring(__u64 *number) {
+  struct probe_record *record = bpf_ringbuf_reserve(&probe_records, sizeof(*record), 0);
+  if (!record) return 1;
+  record->number = *number;
+  record->again = *number;
+  bpf_ringbuf_submit(record, 0);
+  return 0;
+}
+
 char probe_license[] SEC("license") = "Dual BSD/GPL";

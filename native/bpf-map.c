@@ -132,6 +132,14 @@ static napi_value get_pinned(napi_env env, napi_callback_info info) {
   return fd < 0 ? mr_return(env, -errno) : mr_own_result(env, fd);
 }
 
+static napi_value map_by_id(napi_env env, napi_callback_info info) {
+  int32_t id;
+  const struct mr_libbpf *bpf;
+  if (!mr_int_args(env, info, 1, &id) || (bpf = library(env)) == NULL) return NULL;
+  int fd = bpf->bpf_map_get_fd_by_id((uint32_t)id);
+  return fd < 0 ? mr_return(env, -errno) : mr_own_result(env, fd);
+}
+
 // Puts another program behind a link, without a moment in which there is none.
 static napi_value link_update(napi_env env, napi_callback_info info) {
   int32_t arg[2]; // link, program
@@ -155,7 +163,7 @@ MR_EXPORTS(bpf_map) {
       MR_FUNCTION("bpfMapDelete", map_delete),   MR_FUNCTION("bpfMapNextKey", map_next_key),
       MR_FUNCTION("bpfMapInfo", map_info),       MR_FUNCTION("bpfPin", pin),
       MR_FUNCTION("bpfGetPinned", get_pinned),   MR_FUNCTION("bpfLinkUpdate", link_update),
-      MR_FUNCTION("bpfIterCreate", iter_create),
+      MR_FUNCTION("bpfIterCreate", iter_create), MR_FUNCTION("bpfMapById", map_by_id),
   };
   return MR_DEFINE(env, exports, functions);
 }

@@ -30,6 +30,7 @@
   X(bpf_map_delete_elem)                                                                                               \
   X(bpf_map_get_next_key)                                                                                              \
   X(bpf_obj_get_info_by_fd)                                                                                            \
+  X(bpf_map_get_fd_by_id)                                                                                              \
   X(bpf_obj_pin)                                                                                                       \
   X(bpf_obj_get)                                                                                                       \
   X(bpf_link_update)                                                                                                   \

@@ -33,6 +33,11 @@ const checks: readonly Check[] = [
   },
   { name: 'promises and cycles (oxlint)', command: [bin('oxlint'), '--type-aware', '--deny-warnings', ...sources] },
   {
+    name: 'BPF layouts (bpf-layouts)',
+    command: [process.execPath, '--no-warnings', 'tools/bpf-layouts.ts', '--check'],
+    fix: [process.execPath, '--no-warnings', 'tools/bpf-layouts.ts'],
+  },
+  {
     name: 'C format (clang-format)',
     command: ['clang-format-19', '--dry-run', '--Werror', ...trackedC()],
     fix: ['clang-format-19', '-i', ...trackedC()],

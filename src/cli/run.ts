@@ -11,9 +11,11 @@ import { exitCode, exitCodeOf } from './exit-code.ts';
 import { addLab } from './lab.ts';
 import { painter } from './paint.ts';
 import { addPerf } from './perf.ts';
+import { addRelay } from './relay.ts';
+import { addSteer } from './steer.ts';
 import type { World } from './world.ts';
 
-const commands: readonly AddCommand[] = [addDemo, addDoctor, addDev, addPerf, addLab, addBench];
+const commands: readonly AddCommand[] = [addDemo, addDoctor, addDev, addPerf, addRelay, addLab, addSteer, addBench];
 
 export async function run(args: readonly string[], world: World): Promise<number> {
   let code: number = exitCode.ok;

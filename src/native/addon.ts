@@ -153,6 +153,7 @@ interface BpfCalls {
   bpfGetPinned(path: string): number;
   bpfLinkUpdate(link: number, program: number): number;
   bpfIterCreate(link: number): number;
+  bpfMapById(id: number): number;
   bpfMapCreate(
     name: string,
     type: number,

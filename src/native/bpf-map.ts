@@ -52,6 +52,12 @@ export class BpfMap extends Fd {
     return new BpfMap(check(nameableErrno(addon.bpfGetPinned(path)), 'bpf_obj_get', path));
   }
 
+  /** By the number that maps of maps give for what is in them. */
+  static openById(id: number): BpfMap {
+    requireLibbpf(`open BPF map ${id}`);
+    return new BpfMap(check(nameableErrno(addon.bpfMapById(id)), 'bpf_map_get_fd_by_id', `map ${id}`));
+  }
+
   /** Takes the descriptor over. */
   constructor(fd: number) {
     super(fd);

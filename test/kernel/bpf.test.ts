@@ -69,7 +69,7 @@ describe('a BPF object that is no such thing', () => {
   test('reading names needs no privilege and loads nothing', () => {
     const { programs, maps } = readBpfNames(bytes, name);
     assert.ok(programs.includes('probe_sk_msg'));
-    assert.deepEqual([...maps].sort(), ['probe_destination', 'probe_events', 'probe_sockets']);
+    assert.deepEqual([...maps].sort(), ['probe_destination', 'probe_events', 'probe_records', 'probe_sockets']);
   });
 });
 

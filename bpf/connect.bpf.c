@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
+// Steering by destination: a connect() that a rule wants carried goes to the daemon instead, and nobody can tell.
+//
+//  connect4/6      decides, keeps the true destination with the socket, and rewrites it
+//  sockops         knows the socket's source port before its SYN leaves, and writes down under it where the connection
+//  is
+//                  meant to go: the daemon finds it when it accepts. Tells of listeners, too
+//  getpeername4/6  shows a steered program its true destination, and a server its true client
+#include "steer.bpf.h"
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct settings);
+} settings SEC(".maps");
+
+struct rules_inner {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct rule_set);
+} no_rules SEC(".maps");
+
+// Its one entry is exchanged when the rules change.
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __array(values, struct rules_inner);
+} rules SEC(".maps") = {.values = {&no_rules}};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 65536);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct endpoint);
+  __type(value, struct announcement);
+} announced SEC(".maps");
+
+// By the client's own address and port. What is never accepted is pushed out by what is newer.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 65536);
+  __type(key, struct endpoint);
+  __type(value, struct connection);
+} steered SEC(".maps");
+
+// By the address and port that the daemon called a server from: who really calls.
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 65536);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct endpoint);
+  __type(value, struct endpoint);
+} callers SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
+  __type(value, struct connection);
+} sockets SEC(".maps");
+
+// The last connects, by the cookie of their socket: for whoever asks why one went where it went.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 8192);
+  __type(key, __u64);
+  __type(value, struct connection);
+} recent SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, VERDICTS);
+  __type(key, __u32);
+  __type(value, __u64);
+} verdicts SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 1 << 20);
+} events SEC(".maps");
+
+// So that the types that only user space uses are in the object's BTF as well.
+const volatile struct event unused_event SEC(".rodata");
+
+static const __u32 zero;
+
+static __always_inline void count(__u32 verdict) {
+  __u64 *counter = bpf_map_lookup_elem(&verdicts, &verdict);
+  if (counter) __sync_fetch_and_add(counter, 1);
+}
+
+static __always_inline void map_ipv4(__u32 *address, __u32 ipv4) {
+  address[0] = 0;
+  address[1] = 0;
+  address[2] = bpf_htonl(0xffff);
+  address[3] = ipv4;
+}
+
+static __always_inline bool is_within(const __u32 *address, const __u32 *network, const __u32 *mask) {
+  return (address[0] & mask[0]) == network[0] && (address[1] & mask[1]) == network[1] &&
+         (address[2] & mask[2]) == network[2] && (address[3] & mask[3]) == network[3];
+}
+
+struct question {
+  struct endpoint to, from;
+  char command[COMMAND_BYTES];
+};
+
+static __always_inline bool is_command(const char *ours, const char *theirs) {
+  const __u64 *a = (const __u64 *)ours, *b = (const __u64 *)theirs;
+  return a[0] == b[0] && a[1] == b[1];
+}
+
+static __always_inline bool matches(const struct rule *rule, const struct question *asked) {
+  if (!is_within(asked->to.address, rule->to_address, rule->to_mask)) return false;
+  if (asked->to.port < rule->first_port || asked->to.port > rule->last_port) return false;
+  if (!is_within(asked->from.address, rule->from_address, rule->from_mask)) return false;
+  if (asked->from.port < rule->first_source_port || asked->from.port > rule->last_source_port) return false;
+  if (rule->has_command && !is_command(rule->command, asked->command)) return false;
+  return !rule->cgroup_id || bpf_get_current_ancestor_cgroup_id(rule->cgroup_level) == rule->cgroup_id;
+}
+
+// Fills in what is known of the connection, and decides.
+static __always_inline __u32 decide(const struct settings *set, const struct question *asked,
+                                    struct connection *connection) {
+  const __u32 tgid = bpf_get_current_pid_tgid() >> 32;
+  connection->original = asked->to;
+  connection->pid = tgid;
+  connection->cgroup_id = bpf_get_current_cgroup_id();
+  connection->started_ns = bpf_ktime_get_ns();
+  connection->rule = ~0u;
+  __builtin_memcpy(connection->command, asked->command, COMMAND_BYTES);
+  if (tgid == set->daemon_tgid) return VERDICT_OWN;
+
+  void *inner = bpf_map_lookup_elem(&rules, &zero);
+  const struct rule_set *all = inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
+  if (!all) return VERDICT_NO_RULE;
+  connection->rule_generation = all->generation;
+  for (__u32 i = 0; i < MAX_RULES; i++) {
+    if (i >= all->count) break;
+    const struct rule *rule = &all->rules[i];
+    if (!matches(rule, asked)) continue;
+    connection->rule = i;
+    connection->action = rule->action;
+    connection->flags = rule->flags;
+    break;
+  }
+  if (connection->rule == ~0u) return VERDICT_NO_RULE;
+  if (connection->action == ACTION_PASS) return VERDICT_DENIED;
+  if (connection->action == ACTION_SHORTCUT) return VERDICT_SHORTCUT;
+  if (connection->started_ns > set->deadline_ns) return VERDICT_DAEMON_DOWN;
+  if (!bpf_map_lookup_elem(&announced, &asked->to)) return VERDICT_NOT_ANNOUNCED;
+  return connection->action == ACTION_SKMSG ? VERDICT_SKMSG : VERDICT_CARRIED;
+}
+
+// What somebody may ask about is told; the many that no rule is about are only counted.
+static __always_inline void tell(const struct connection *connection, __u32 family) {
+  if (connection->verdict == VERDICT_OWN || connection->verdict == VERDICT_NO_RULE) return;
+  struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  if (!event) return; // counted all the same
+  __builtin_memset(event, 0, sizeof(*event));
+  event->kind = EVENT_CONNECT;
+  event->family = family;
+  event->connection = *connection;
+  bpf_ringbuf_submit(event, 0);
+}
+
+// True when the connect is to go to the daemon.
+static __always_inline bool is_steered(struct bpf_sock_addr *ctx, const struct settings *set, struct question *asked) {
+  struct connection connection = {};
+  bpf_get_current_comm(asked->command, sizeof(asked->command));
+  connection.cookie = bpf_get_socket_cookie(ctx);
+  connection.verdict = decide(set, asked, &connection);
+  const bool is_ours = connection.verdict == VERDICT_CARRIED || connection.verdict >= VERDICT_SHORTCUT;
+  if (is_ours) {
+    struct connection *kept = ctx->sk ? bpf_sk_storage_get(&sockets, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
+    if (kept)
+      *kept = connection;
+    else
+      connection.verdict = VERDICT_NO_MEMORY;
+  } else if (ctx->sk) {
+    // A socket may be used for another try: what was true of the last one is not true of this one.
+    bpf_sk_storage_delete(&sockets, ctx->sk);
+  }
+  count(connection.verdict);
+  if (connection.verdict != VERDICT_OWN) bpf_map_update_elem(&recent, &connection.cookie, &connection, BPF_ANY);
+  tell(&connection, ctx->family);
+  return connection.verdict == VERDICT_CARRIED;
+}
+
+SEC("cgroup/connect4")
+int steer_connect4(struct bpf_sock_addr *ctx) {
+  const struct settings *set = bpf_map_lookup_elem(&settings, &zero);
+  if (ctx->protocol != IPPROTO_TCP || !set) return 1; // not ours to touch
+  struct question asked = {};
+  map_ipv4(asked.to.address, ctx->user_ip4);
+  asked.to.port = bpf_ntohs((__u16)ctx->user_port);
+  asked.from = set->host4;
+  if (ctx->sk && ctx->sk->src_ip4) map_ipv4(asked.from.address, ctx->sk->src_ip4);
+  if (ctx->sk) asked.from.port = ctx->sk->src_port;
+  if (!is_steered(ctx, set, &asked)) return 1; // plain TCP, as if nothing were here
+  ctx->user_ip4 = set->daemon4.address[3];
+  ctx->user_port = bpf_htons((__u16)set->daemon4.port);
+  return 1;
+}
+
+SEC("cgroup/connect6")
+int steer_connect6(struct bpf_sock_addr *ctx) {
+  const struct settings *set = bpf_map_lookup_elem(&settings, &zero);
+  if (ctx->protocol != IPPROTO_TCP || !set) return 1; // not ours to touch
+  struct question asked = {};
+  asked.to.address[0] = ctx->user_ip6[0];
+  asked.to.address[1] = ctx->user_ip6[1];
+  asked.to.address[2] = ctx->user_ip6[2];
+  asked.to.address[3] = ctx->user_ip6[3];
+  asked.to.port = bpf_ntohs((__u16)ctx->user_port);
+  const bool is_mapped = !asked.to.address[0] && !asked.to.address[1] && asked.to.address[2] == bpf_htonl(0xffff);
+  asked.from = is_mapped ? set->host4 : set->host6;
+  if (ctx->sk) {
+    asked.from.port = ctx->sk->src_port;
+    if (ctx->sk->src_ip6[0] | ctx->sk->src_ip6[1] | ctx->sk->src_ip6[2] | ctx->sk->src_ip6[3]) {
+      asked.from.address[0] = ctx->sk->src_ip6[0];
+      asked.from.address[1] = ctx->sk->src_ip6[1];
+      asked.from.address[2] = ctx->sk->src_ip6[2];
+      asked.from.address[3] = ctx->sk->src_ip6[3];
+    }
+  }
+  if (!is_steered(ctx, set, &asked)) return 1; // plain TCP, as if nothing were here
+  const struct endpoint *daemon = is_mapped ? &set->daemon4 : &set->daemon6;
+  ctx->user_ip6[0] = daemon->address[0];
+  ctx->user_ip6[1] = daemon->address[1];
+  ctx->user_ip6[2] = daemon->address[2];
+  ctx->user_ip6[3] = daemon->address[3];
+  ctx->user_port = bpf_htons((__u16)daemon->port);
+  return 1;
+}
+
+// The true other end of a socket: where a steered program meant to go, or who called a server through the daemon.
+static __always_inline bool true_peer(struct bpf_sock_addr *ctx, const struct endpoint *seen, struct endpoint *peer) {
+  const struct connection *connection = ctx->sk ? bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0) : NULL;
+  if (connection) {
+    *peer = connection->original;
+    return true;
+  }
+  const struct endpoint *caller = bpf_map_lookup_elem(&callers, seen);
+  if (!caller) return false;
+  *peer = *caller;
+  return true;
+}
+
+SEC("cgroup/getpeername4")
+int steer_getpeername4(struct bpf_sock_addr *ctx) {
+  struct endpoint seen = {}, peer;
+  map_ipv4(seen.address, ctx->user_ip4);
+  seen.port = bpf_ntohs((__u16)ctx->user_port);
+  if (!true_peer(ctx, &seen, &peer)) return 1;
+  ctx->user_ip4 = peer.address[3];
+  ctx->user_port = bpf_htons((__u16)peer.port);
+  return 1;
+}
+
+SEC("cgroup/getpeername6")
+int steer_getpeername6(struct bpf_sock_addr *ctx) {
+  struct endpoint seen = {}, peer;
+  seen.address[0] = ctx->user_ip6[0];
+  seen.address[1] = ctx->user_ip6[1];
+  seen.address[2] = ctx->user_ip6[2];
+  seen.address[3] = ctx->user_ip6[3];
+  seen.port = bpf_ntohs((__u16)ctx->user_port);
+  if (!true_peer(ctx, &seen, &peer)) return 1;
+  ctx->user_ip6[0] = peer.address[0];
+  ctx->user_ip6[1] = peer.address[1];
+  ctx->user_ip6[2] = peer.address[2];
+  ctx->user_ip6[3] = peer.address[3];
+  ctx->user_port = bpf_htons((__u16)peer.port);
+  return 1;
+}
+
+// Read one by one: the verifier takes no pointer into the context that depends on the family.
+#define FIELD(ctx, name) (*(const volatile __u32 *)&(ctx)->name)
+
+static __always_inline void local_end(struct bpf_sock_ops *ctx, struct endpoint *local) {
+  const __u32 ipv4 = FIELD(ctx, local_ip4);
+  local->port = ctx->local_port;
+  local->address[0] = FIELD(ctx, local_ip6[0]);
+  local->address[1] = FIELD(ctx, local_ip6[1]);
+  local->address[2] = FIELD(ctx, local_ip6[2]);
+  local->address[3] = FIELD(ctx, local_ip6[3]);
+  if (ctx->family == AF_INET) map_ipv4(local->address, ipv4);
+}
+
+static __always_inline void tell_listener(struct bpf_sock_ops *ctx, __u32 kind) {
+  struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  if (!event) return; // the next scan finds it
+  __builtin_memset(event, 0, sizeof(*event));
+  event->kind = kind;
+  event->family = ctx->family;
+  local_end(ctx, &event->local);
+  bpf_ringbuf_submit(event, 0);
+}
+
+SEC("sockops")
+int steer_sockops(struct bpf_sock_ops *ctx) {
+  switch (ctx->op) {
+  case BPF_SOCK_OPS_TCP_CONNECT_CB: {
+    // The source port is chosen, and no packet has left: the daemon cannot be earlier than this.
+    struct endpoint local = {};
+    local_end(ctx, &local);
+    const __u64 cookie = bpf_get_socket_cookie(ctx);
+    struct connection *told = bpf_map_lookup_elem(&recent, &cookie);
+    if (told) told->source = local;
+    struct bpf_sock *sk = ctx->sk;
+    struct connection *connection = sk ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
+    if (!connection || connection->verdict != VERDICT_CARRIED) return 1;
+    connection->source = local;
+    bpf_map_update_elem(&steered, &local, connection, BPF_ANY);
+    return 1;
+  }
+  case BPF_SOCK_OPS_TCP_LISTEN_CB:
+    tell_listener(ctx, EVENT_LISTEN);
+    bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+    return 1;
+  case BPF_SOCK_OPS_STATE_CB:
+    if (ctx->args[0] == BPF_TCP_LISTEN) tell_listener(ctx, EVENT_UNLISTEN);
+    return 1;
+  default:
+    return 1;
+  }
+}
+
+// Run by the daemon: who it is to the hooks above, which do not see through process namespaces.
+SEC("syscall")
+int steer_whoami(void *ctx) {
+  return (int)(bpf_get_current_pid_tgid() >> 32);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

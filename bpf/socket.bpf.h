@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
+// What programs that redirect messages know of sockets: the kernel's own fields, and a connection's two ends.
+#pragma once
+
+#include "steer.bpf.h"
+
+#include <bpf/bpf_core_read.h>
+
+// Only what is read here. libbpf finds the true offsets in the kernel's BTF when it loads the program.
+typedef struct {
+  int counter;
+} __attribute__((preserve_access_index)) atomic_t;
+
+struct list_head {
+  struct list_head *next;
+} __attribute__((preserve_access_index));
+
+struct wait_queue_entry {
+  void *func;
+  struct list_head entry;
+} __attribute__((preserve_access_index));
+
+struct wait_queue_head {
+  struct list_head head;
+} __attribute__((preserve_access_index));
+
+struct socket_wq {
+  struct wait_queue_head wait;
+} __attribute__((preserve_access_index));
+
+struct proto {
+  unsigned long *memory_pressure;
+} __attribute__((preserve_access_index));
+
+struct sock_common {
+  struct proto *skc_prot;
+  unsigned long skc_flags;
+} __attribute__((preserve_access_index));
+
+enum sock_flags { SOCK_ZEROCOPY = 18 };
+
+struct sock {
+  struct sock_common __sk_common;
+  struct {
+    int owned;
+  } sk_lock;
+  struct {
+    atomic_t rmem_alloc;
+  } sk_backlog;
+  int sk_rcvlowat;
+  struct socket_wq *sk_wq;
+} __attribute__((preserve_access_index));
+
+struct inet_connection_sock {
+  const void *icsk_ulp_ops;
+} __attribute__((preserve_access_index));
+
+struct tcp_sock {
+  __u32 write_seq;
+  __u32 copied_seq;
+} __attribute__((preserve_access_index));
+
+struct pair {
+  struct endpoint local, remote;
+};
+
+// Read one by one: the verifier takes no pointer into the context that depends on the family.
+#define FIELD(ctx, name) (*(const volatile __u32 *)&(ctx)->name)
+
+static __always_inline void fill_pair(struct pair *pair, struct bpf_sock_ops *ctx) {
+  const __u32 local4 = FIELD(ctx, local_ip4), remote4 = FIELD(ctx, remote_ip4);
+  const bool is_ipv4 = ctx->family == AF_INET;
+  pair->local.address[0] = is_ipv4 ? 0 : FIELD(ctx, local_ip6[0]);
+  pair->local.address[1] = is_ipv4 ? 0 : FIELD(ctx, local_ip6[1]);
+  pair->local.address[2] = is_ipv4 ? bpf_htonl(0xffff) : FIELD(ctx, local_ip6[2]);
+  pair->local.address[3] = is_ipv4 ? local4 : FIELD(ctx, local_ip6[3]);
+  pair->remote.address[0] = is_ipv4 ? 0 : FIELD(ctx, remote_ip6[0]);
+  pair->remote.address[1] = is_ipv4 ? 0 : FIELD(ctx, remote_ip6[1]);
+  pair->remote.address[2] = is_ipv4 ? bpf_htonl(0xffff) : FIELD(ctx, remote_ip6[2]);
+  pair->remote.address[3] = is_ipv4 ? remote4 : FIELD(ctx, remote_ip6[3]);
+  pair->local.port = ctx->local_port;
+  pair->remote.port = bpf_ntohl(ctx->remote_port);
+}
+
+static __always_inline void fill_callers_pair(struct pair *pair, struct bpf_sock_ops *ctx) {
+  struct pair mine = {};
+  fill_pair(&mine, ctx);
+  pair->local = mine.remote;
+  pair->remote = mine.local;
+}

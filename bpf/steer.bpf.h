@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
+// What the steering programs and TypeScript share: the layouts of maps and events. src/steering/layouts.ts is generated
+// from them (tools/bpf-layouts.ts), so a change here is a change there.
+#pragma once
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define AF_INET 2
+#define AF_INET6 10
+#define IPPROTO_TCP 6
+#define MAX_RULES 64
+#define COMMAND_BYTES 16
+
+// Addresses are IPv6 in network order; IPv4 ones are mapped (::ffff:a.b.c.d). Ports are in host order.
+struct endpoint {
+  __u32 address[4];
+  __u32 port;
+};
+
+enum action { ACTION_PASS = 0, ACTION_CONNECT = 1, ACTION_SKMSG = 2, ACTION_SHORTCUT = 3 };
+
+enum rule_flags { RULE_REDIRECT = 1 };
+
+// One line of the rules. Whatever is zero matches everything.
+struct rule {
+  enum action action;
+  enum rule_flags flags;
+  __u32 to_address[4], to_mask[4];
+  __u32 from_address[4], from_mask[4];
+  __u32 first_port, last_port; // of the destination
+  __u32 first_source_port, last_source_port;
+  __u64 cgroup_id;
+  __u32 cgroup_level; // how deep the cgroup is: the ancestor to compare
+  __u32 has_command;
+  char command[COMMAND_BYTES];
+};
+
+// Replaced as a whole, so that no connect sees half of a change.
+struct rule_set {
+  __u32 count;
+  __u32 generation;
+  struct rule rules[MAX_RULES];
+};
+
+struct settings {
+  __u64 deadline_ns; // the daemon is alive until then, by the monotonic clock
+  __u32 daemon_tgid; // whose own sockets are left alone
+  __u32 unused;
+  struct endpoint daemon4, daemon6; // where steered connections go
+  struct endpoint host4, host6;     // the source of sockets that are not bound
+};
+
+// A destination that somebody announced as listening.
+struct announcement {
+  __u32 peer;
+  __u32 flags;
+};
+
+// Why a connection goes where it goes. The order is that of the checks.
+enum verdict {
+  VERDICT_CARRIED = 0,
+  VERDICT_OWN = 1, // the daemon's own socket
+  VERDICT_NO_RULE = 2,
+  VERDICT_DENIED = 3, // a rule says so
+  VERDICT_DAEMON_DOWN = 4,
+  VERDICT_NOT_ANNOUNCED = 5, // nobody says that it listens
+  VERDICT_NO_MEMORY = 6,
+  VERDICT_SHORTCUT = 7, // to another program of this host, past TCP where that is possible
+  VERDICT_SKMSG = 8,    // to be taken over once it is established
+  VERDICTS = 9,
+};
+
+// A steered connection, as its own socket and the daemon know it.
+struct connection {
+  struct endpoint original;
+  struct endpoint source; // known once its SYN is about to leave
+  __u64 cookie;
+  __u64 cgroup_id;
+  __u64 started_ns;
+  __u32 pid;
+  __u32 rule;
+  __u32 rule_generation;
+  enum action action;
+  enum rule_flags flags;
+  enum verdict verdict;
+  char command[COMMAND_BYTES];
+};
+
+enum event_kind { EVENT_CONNECT = 1, EVENT_LISTEN = 2, EVENT_UNLISTEN = 3 };
+
+struct event {
+  enum event_kind kind;
+  __u32 family;
+  struct endpoint local;        // of a listener; zero for a connect
+  struct connection connection; // of a connect
+};
+
+// What the daemon hears of connections that proxy sockets stand for (bpf/skmsg.bpf.c).
+enum proxy_event_kind { PROXY_OPENED = 1, PROXY_CLOSED = 2 };
+
+struct proxy_event {
+  __u64 proxy; // the number the daemon gave to the socket
+  enum proxy_event_kind kind;
+  __u32 is_caller; // the program connected; else it accepted
+  struct endpoint local, remote;
+};
+
+enum proxy_request_kind { PROXY_REQUEST_OFFER = 1, PROXY_REQUEST_LOOK = 2, PROXY_REQUEST_DELIVERED = 3 };
+
+// What the daemon asks or says of a proxy socket, through the program skmsg_ask.
+struct proxy_request {
+  __u64 proxy;
+  __u64 bytes; // delivered to the other program, by the daemon; sent by this one, in the answer
+  enum proxy_request_kind kind;
+  __u32 queued; // in the answer: bytes that wait for this program to read them
+};
+
+// Connections that a program here accepts and that the daemon takes over, because the caller's daemon does so as well.
+struct proxy_target {
+  struct endpoint server;
+  __u32 client[4];
+};

@@ -1,0 +1,143 @@
+// What relays say to each other: lines of JSON, each checked in full before anything is believed.
+//
+//   caller: {"millrace":"announcements","version":1,"name":"a"}     the first line; the other side answers with the same
+//   caller: {"announce":["10.0.0.1:80","[fd00::1]:80"]}             somebody listens there
+//   caller: {"withdraw":["10.0.0.1:80"]}
+//   caller: {"caller":["10.0.0.1:4001","10.0.0.1:4000"]}            what comes from the first address is really from the second
+//   other:  {"named":"10.0.0.1:4001"}                               the answer to that: from now on programs see it so
+//   caller: {"forget":"10.0.0.1:4001"}                              that connection is over
+//   caller: {}                                                      still here
+//   either: {"refused":"why"}                                       the last line
+
+import { UsageError } from '../errors.ts';
+import { type Endpoint, formatEndpoint, parseEndpoint } from '../steering/index.ts';
+
+export const PROTOCOL_VERSION = 1;
+/** Without the newline. */
+export const MAX_LINE_BYTES = 64 * 1024;
+export const MAX_ENDPOINTS_PER_LINE = 1000;
+const MAX_NAME_LENGTH = 63;
+const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
+export type Message =
+  | { readonly kind: 'hello'; readonly name: string }
+  | { readonly kind: 'announce' | 'withdraw'; readonly endpoints: readonly Endpoint[] }
+  | { readonly kind: 'caller'; readonly local: Endpoint; readonly client: Endpoint }
+  | { readonly kind: 'named' | 'forget'; readonly local: Endpoint }
+  | { readonly kind: 'alive' }
+  | { readonly kind: 'refused'; readonly reason: string };
+
+export function isPeerName(name: string): boolean {
+  return name.length <= MAX_NAME_LENGTH && namePattern.test(name);
+}
+
+export function encodeMessage(message: Message): string {
+  return `${JSON.stringify(bodyOf(message))}\n`;
+}
+
+function bodyOf(message: Message): object {
+  switch (message.kind) {
+    case 'hello':
+      return { millrace: 'announcements', version: PROTOCOL_VERSION, name: message.name };
+    case 'announce':
+    case 'withdraw':
+      return { [message.kind]: message.endpoints.map(formatEndpoint) };
+    case 'caller':
+      return { caller: [formatEndpoint(message.local), formatEndpoint(message.client)] };
+    case 'named':
+    case 'forget':
+      return { [message.kind]: formatEndpoint(message.local) };
+    case 'alive':
+      return {};
+    case 'refused':
+      return { refused: message.reason };
+  }
+}
+
+/** Throws a UsageError that says what is wrong with the line. */
+export function decodeMessage(line: string): Message {
+  const body = parseObject(line);
+  const [key, ...others] = Object.keys(body);
+  if (key === undefined) return { kind: 'alive' };
+  if (key === 'millrace') return helloOf(body);
+  if (others.length > 0) throw new UsageError('a message with too many parts');
+  switch (key) {
+    case 'announce':
+    case 'withdraw':
+      return { kind: key, endpoints: endpointsOf(body[key]) };
+    case 'caller':
+      return callerOf(body.caller);
+    case 'named':
+    case 'forget':
+      return { kind: key, local: endpointFrom(body[key]) };
+    case 'refused':
+      return { kind: 'refused', reason: textOf(body.refused) };
+    default:
+      throw new UsageError('a message of an unknown kind');
+  }
+}
+
+function parseObject(line: string): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    throw new UsageError('a line that is not JSON');
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new UsageError('not an object');
+  return value as Readonly<Record<string, unknown>>;
+}
+
+function helloOf(body: Readonly<Record<string, unknown>>): Message {
+  const { millrace, version, name } = body;
+  if (millrace !== 'announcements') throw new UsageError('another protocol');
+  if (version !== PROTOCOL_VERSION)
+    throw new UsageError(`version ${JSON.stringify(version)}; this side speaks ${PROTOCOL_VERSION}`);
+  if (typeof name !== 'string' || !isPeerName(name)) throw new UsageError('a name that is none');
+  return { kind: 'hello', name };
+}
+
+function endpointsOf(list: unknown): readonly Endpoint[] {
+  if (!Array.isArray(list) || list.length > MAX_ENDPOINTS_PER_LINE) {
+    throw new UsageError(`no list of at most ${MAX_ENDPOINTS_PER_LINE} endpoints`);
+  }
+  return list.map(endpointFrom);
+}
+
+function endpointFrom(text: unknown): Endpoint {
+  if (typeof text !== 'string' || text.length > 60) throw new UsageError('an endpoint that is none');
+  return parseEndpoint(text);
+}
+
+function callerOf(pair: unknown): Message {
+  const [local, client, ...rest] = endpointsOf(pair);
+  if (local === undefined || client === undefined || rest.length > 0) throw new UsageError('a caller that is no pair');
+  return { kind: 'caller', local, client };
+}
+
+/** For people to read: short, and nothing that moves a cursor. */
+function textOf(value: unknown): string {
+  return String(value)
+    .replaceAll(/[^\x20-\x7e]/g, '?')
+    .slice(0, 200);
+}
+
+/** Cuts a stream of bytes into lines. Throws when one gets too long. */
+export class LineSplitter {
+  readonly #decoder = new TextDecoder();
+  #rest = '';
+
+  *split(bytes: Uint8Array): Generator<string> {
+    this.#rest += this.#decoder.decode(bytes, { stream: true });
+    for (;;) {
+      const end = this.#rest.indexOf('\n');
+      if ((end < 0 ? this.#rest.length : end) > MAX_LINE_BYTES) {
+        throw new UsageError(`a line of more than ${MAX_LINE_BYTES} bytes`);
+      }
+      if (end < 0) return;
+      const line = this.#rest.slice(0, end);
+      this.#rest = this.#rest.slice(end + 1);
+      yield line;
+    }
+  }
+}

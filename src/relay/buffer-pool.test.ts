@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { BufferPool, type PooledBuffer } from './buffer-pool.ts';
+
+describe('a pool of buffers', () => {
+  test('never lends a piece twice, and gives memory back after a crowd', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: -40, max: 40 }), { maxLength: 20 }), (steps) => {
+        using pool = new BufferPool(4096);
+        const lent: PooledBuffer[] = [];
+        for (const step of steps) {
+          for (let count = step; count > 0; count--) lent.push(pool.take());
+          for (const buffer of lent.splice(0, Math.max(-step, 0))) pool.give(buffer);
+          const places = new Set(lent.map(({ memory, offset }) => `${memory.id}:${offset}`));
+          assert.equal(places.size, lent.length);
+          assert.equal(pool.lentCount, lent.length);
+        }
+        for (const buffer of lent) pool.give(buffer);
+        assert.equal(pool.lentCount, 0);
+        assert.ok(pool.heldBytes <= 8 * 4096);
+      }),
+    );
+  });
+});

@@ -1,0 +1,86 @@
+// A lane: one thread's epoll and everything it waits for, run to completion event by event.
+
+import { Poller } from '../native/index.ts';
+
+/** Something with a descriptor. Called with the events that came; reads or writes until there is no more (edge-triggered). */
+export interface Watched {
+  onEvents(events: number): void;
+}
+
+/** Something that stopped to let others have a turn. */
+export interface Resumable {
+  resume(): void;
+}
+
+const EVENTS_PER_TURN = 256;
+
+export class Lane implements Disposable {
+  readonly #poller = Poller.create(EVENTS_PER_TURN);
+  readonly #watched: (Watched | undefined)[] = [];
+  readonly #freeTokens: number[] = [];
+  /** Free at the end of the turn: until then, events of the batch may still name them. */
+  readonly #leavingTokens: number[] = [];
+  #waiting: Resumable[] = [];
+  #resuming: Resumable[] = [];
+
+  /** Readable while events wait, so that a lane can be driven by another loop. */
+  get fd(): number {
+    return this.#poller.fd;
+  }
+
+  /** True when the next turn has something to do whatever the descriptors say. */
+  get hasWork(): boolean {
+    return this.#waiting.length > 0;
+  }
+
+  /** The token is for `unwatch`. */
+  watch(fd: number, events: number, watched: Watched): number {
+    const token = this.#freeTokens.pop() ?? this.#watched.length;
+    this.#watched[token] = watched;
+    try {
+      this.#poller.add(fd, events, token);
+    } catch (error) {
+      this.#watched[token] = undefined;
+      this.#freeTokens.push(token);
+      throw error;
+    }
+    return token;
+  }
+
+  /** Before the descriptor is closed. */
+  unwatch(fd: number, token: number): void {
+    this.#poller.remove(fd);
+    this.#watched[token] = undefined;
+    this.#leavingTokens.push(token);
+  }
+
+  /** Resumes it in the next turn, after everybody else had theirs. */
+  again(resumable: Resumable): void {
+    this.#waiting.push(resumable);
+  }
+
+  /** Waits for events for so long (negative: for ever) and handles them; how many there were. */
+  turn(timeoutNs: number): number {
+    const resuming = this.#waiting;
+    this.#waiting = this.#resuming;
+    this.#resuming = resuming;
+    const count = this.#poller.wait(resuming.length > 0 ? 0 : timeoutNs);
+    for (let index = 0; index < count; index++) {
+      this.#watched[this.#poller.token(index)]?.onEvents(this.#poller.events(index));
+    }
+    for (let index = 0; index < resuming.length; index++) resuming[index].resume();
+    const resumed = resuming.length;
+    resuming.length = 0;
+    for (let index = 0; index < this.#leavingTokens.length; index++) this.#freeTokens.push(this.#leavingTokens[index]);
+    this.#leavingTokens.length = 0;
+    return count + resumed;
+  }
+
+  close(): void {
+    this.#poller.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}

@@ -1,0 +1,72 @@
+// Where the relay calls from: a port of the kernel's choice, or, when all are taken, the one of ours that has rested longest.
+//
+// A call must be bound before it is made, so that the server can be told who really calls. The kernel gives such a socket no port
+// that is in TIME_WAIT, as a plain connect would get: 28,000 short calls, ended by the client, would use up a minute's ports.
+
+import { SystemError } from '../errors.ts';
+import { type Address, ip, type Socket } from '../native/index.ts';
+
+/** Another program may have taken some of ours meanwhile. */
+const MAX_TRIES = 32;
+/** Looking through all ports in vain takes the kernel milliseconds: not for every call. */
+const CROWDED_MS = 1000;
+
+export class SourcePorts {
+  /** By host: ports that we used and closed, the one that rests longest first. Never one that is open. */
+  readonly #resting = new Map<string, Set<number>>();
+  #crowdedUntilMs = 0;
+
+  /** Binds the socket to the host and some port; which it is. */
+  bind(socket: Socket, host: string): Address {
+    const isCrowded = performance.now() < this.#crowdedUntilMs;
+    if (!isCrowded || !this.#bindResting(socket, host)) this.#bindAny(socket, host);
+    const local = socket.localAddress;
+    if (local.family !== 'unix') this.#resting.get(host)?.delete(local.port);
+    return local;
+  }
+
+  /** The port is closed, or about to be. */
+  release(local: Address): void {
+    if (local.family === 'unix') return;
+    let resting = this.#resting.get(local.host);
+    if (resting === undefined) {
+      resting = new Set();
+      this.#resting.set(local.host, resting);
+    }
+    resting.add(local.port);
+  }
+
+  #bindAny(socket: Socket, host: string): void {
+    try {
+      // With it, the kernel looks through the lower half of its ports first: a millisecond for each call once those are taken.
+      socket.setOption('reuseAddress', 0);
+      socket.bind(ip(host, 0));
+      // So that the port can be shared when it rests in TIME_WAIT; all of ours have it.
+      socket.setOption('reuseAddress', 1);
+    } catch (error) {
+      if (!isTaken(error)) throw error;
+      this.#crowdedUntilMs = performance.now() + CROWDED_MS;
+      if (!this.#bindResting(socket, host)) throw error;
+    }
+  }
+
+  #bindResting(socket: Socket, host: string): boolean {
+    let tries = 0;
+    socket.setOption('reuseAddress', 1);
+    for (const port of this.#resting.get(host) ?? []) {
+      try {
+        socket.bind(ip(host, port));
+        return true;
+      } catch (error) {
+        if (!isTaken(error)) throw error;
+        this.#resting.get(host)?.delete(port);
+      }
+      if (++tries === MAX_TRIES) break;
+    }
+    return false;
+  }
+}
+
+function isTaken(error: unknown): boolean {
+  return error instanceof SystemError && error.code === 'EADDRINUSE';
+}

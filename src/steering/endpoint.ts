@@ -1,0 +1,63 @@
+// Addresses as the BPF programs keep them: always sixteen bytes, IPv4 mapped into IPv6, with the port beside.
+
+import { isIPv4, isIPv6 } from 'node:net';
+import { UsageError } from '../errors.ts';
+import { type Address, decodeAddress, encodeAddress, ip } from '../native/index.ts';
+import { ENDPOINT_BYTES, type Endpoint, writeEndpoint } from './layouts.ts';
+
+const IPV6_OFFSET = 8;
+const SOCKADDR_IN6_BYTES = 28;
+const MAPPED_WORD = 0xffff_0000; // 00 00 ff ff, read as a little-endian word
+
+/** The words of an address as they stand in memory. */
+export function addressWords(host: string): readonly number[] {
+  const text = isIPv4(host) ? `::ffff:${host}` : host;
+  if (!isIPv6(text)) throw new UsageError(`'${host}' is not an IP address`);
+  const bytes = encodeAddress({ family: 'ipv6', host: text, port: 0 }).slice(IPV6_OFFSET, IPV6_OFFSET + 16);
+  return [...new Uint32Array(bytes.buffer)];
+}
+
+export function endpointOf(address: Address): Endpoint {
+  if (address.family === 'unix') throw new UsageError('a unix socket has no endpoint');
+  return { address: addressWords(address.host), port: address.port };
+}
+
+export function isMapped({ address }: Endpoint): boolean {
+  return address[0] === 0 && address[1] === 0 && address[2] === MAPPED_WORD;
+}
+
+export function hostOf(words: readonly number[]): string {
+  const bytes = new Uint8Array(new Uint32Array(words).buffer);
+  if (isMapped({ address: words, port: 0 })) return bytes.subarray(12).join('.');
+  const sockaddr = new Uint8Array(SOCKADDR_IN6_BYTES);
+  sockaddr[0] = 10;
+  sockaddr.set(bytes, IPV6_OFFSET);
+  const address = decodeAddress(sockaddr, SOCKADDR_IN6_BYTES);
+  return address.family === 'ipv6' ? address.host : '';
+}
+
+export function addressOf(endpoint: Endpoint): Address {
+  return ip(hostOf(endpoint.address), endpoint.port);
+}
+
+/** As keys of maps. */
+export function endpointBytes(endpoint: Endpoint): Uint8Array {
+  const bytes = new Uint8Array(ENDPOINT_BYTES);
+  writeEndpoint(new DataView(bytes.buffer), 0, endpoint);
+  return bytes;
+}
+
+export function formatEndpoint(endpoint: Endpoint): string {
+  const host = hostOf(endpoint.address);
+  return host.includes(':') ? `[${host}]:${endpoint.port}` : `${host}:${endpoint.port}`;
+}
+
+/** `10.0.0.1:80` or `[fd00::1]:80`. */
+export function parseEndpoint(text: string): Endpoint {
+  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[3]);
+  if (match === null || port < 1 || port > 65_535) {
+    throw new UsageError(`'${text}' is no address and port, as 10.0.0.1:80 or [fd00::1]:80`);
+  }
+  return { address: addressWords(match[1] ?? match[2] ?? ''), port };
+}

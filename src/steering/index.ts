@@ -1,0 +1,21 @@
+// Whose connections are carried, and how they reach the daemon.
+
+export { addressOf, endpointOf, formatEndpoint, parseEndpoint } from './endpoint.ts';
+export {
+  type Check,
+  type Explanation,
+  explainConnection,
+  isMeant,
+  ruleOf,
+  verdictName,
+  verdictWords,
+  type Which,
+} from './explain.ts';
+export { type Connection, type Endpoint, type Event, eventKinds, verdicts } from './layouts.ts';
+export { ListenerTable, ownAddresses, reachableAt, scanListeners } from './listeners.ts';
+export { listInstances, type PinnedInstance, removeInstance, sweepInstances } from './pins.ts';
+export { ProxyConnection, type ProxyConnectionSpec } from './proxy-connection.ts';
+export { formatRule, parseRule, parseRules, type SteerRule } from './rules.ts';
+export { type SkmsgCounters, SkmsgPool, type SkmsgPoolOptions } from './skmsg-pool.ts';
+export { type Service, Steering, type SteeringOptions, type Verdict } from './steering.ts';
+export { SteeringView } from './view.ts';

@@ -1,0 +1,77 @@
+// Who listens on this host, as the kernel has it: a table at the start, and again whenever something has changed.
+
+import { readFileSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
+import { addressWords, formatEndpoint, hostOf } from './endpoint.ts';
+import type { Endpoint } from './layouts.ts';
+
+const LISTEN = '0A';
+const anyAddress = new Set(['0.0.0.0', '::']);
+
+/** Lines of /proc/net/tcp or tcp6, in the state of a listener. */
+export function parseListeners(text: string): readonly Endpoint[] {
+  const listeners: Endpoint[] = [];
+  for (const line of text.split('\n').slice(1)) {
+    const [, local = '', , state] = line.trim().split(/\s+/);
+    const [words = '', port = ''] = local.split(':');
+    if (state !== LISTEN) continue;
+    // The kernel prints the words of the address as it has them in memory.
+    const address = (words.match(/.{8}/g) ?? []).map((word) => Number.parseInt(word, 16));
+    const whole = address.length === 1 ? [0, 0, 0xffff_0000, address[0] ?? 0] : address;
+    listeners.push({ address: whole, port: Number.parseInt(port, 16) });
+  }
+  return listeners;
+}
+
+/** All listeners of this network namespace. */
+export function scanListeners(): readonly Endpoint[] {
+  return ['/proc/thread-self/net/tcp', '/proc/thread-self/net/tcp6'].flatMap((file) => {
+    try {
+      return parseListeners(readFileSync(file, 'utf8'));
+    } catch {
+      // A kernel without IPv6.
+      return [];
+    }
+  });
+}
+
+/** Where others reach a listener: one that listens everywhere, at each of this host's addresses. */
+export function reachableAt(listener: Endpoint, addresses: readonly string[] = ownAddresses()): readonly Endpoint[] {
+  const host = hostOf(listener.address);
+  if (!anyAddress.has(host)) return [listener];
+  // A socket on :: takes IPv4 as well, unless told otherwise; who asks in vain is refused as by plain TCP.
+  return addresses
+    .filter((address) => host === '::' || !address.includes(':'))
+    .map((address) => ({ address: addressWords(address), port: listener.port }));
+}
+
+/** Of all interfaces but the loopback, without those that only one link knows. */
+export function ownAddresses(): readonly string[] {
+  return Object.values(networkInterfaces())
+    .flatMap((list) => list ?? [])
+    .filter(({ internal, address }) => !internal && !address.startsWith('fe80'))
+    .map(({ address }) => address);
+}
+
+/** The set of listeners, kept up to date by whoever hears of changes. */
+export class ListenerTable {
+  readonly #scan: () => readonly Endpoint[];
+  #known = new Map<string, Endpoint>();
+
+  constructor(scan: () => readonly Endpoint[] = scanListeners) {
+    this.#scan = scan;
+  }
+
+  get all(): readonly Endpoint[] {
+    return [...this.#known.values()];
+  }
+
+  /** Looks again. What has come and what has gone. */
+  refresh(): { readonly added: readonly Endpoint[]; readonly removed: readonly Endpoint[] } {
+    const now = new Map(this.#scan().map((endpoint) => [formatEndpoint(endpoint), endpoint]));
+    const added = [...now].filter(([key]) => !this.#known.has(key)).map(([, endpoint]) => endpoint);
+    const removed = [...this.#known].filter(([key]) => !now.has(key)).map(([, endpoint]) => endpoint);
+    this.#known = now;
+    return { added, removed };
+  }
+}

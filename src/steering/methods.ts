@@ -1,0 +1,163 @@
+// The methods of steering as parts of the BPF object: what each adds, and which of them this kernel can run.
+
+import { MillraceError, UnsupportedError } from '../errors.ts';
+import { BpfError, BpfObject } from '../native/index.ts';
+import type { SteerRule } from './rules.ts';
+import { tryShortcut } from './shortcut-trial.ts';
+
+export interface Method {
+  readonly name: string;
+  /** Programs on the cgroup. */
+  readonly hooks: readonly string[];
+  /** Programs on the daemon's own cgroup, where that is not steered. */
+  readonly daemonHooks: readonly string[];
+  /** Programs on maps of sockets. */
+  readonly verdicts: readonly (readonly [program: string, map: string])[];
+  /** Programs on tracepoints, of the whole machine. */
+  readonly tracings: readonly string[];
+  /** Programs that user space runs. */
+  readonly calls: readonly string[];
+  readonly maps: readonly string[];
+  /** Maps that are looked at from outside, besides those of the daemon. */
+  readonly pins: readonly string[];
+  /** What loading alone does not show: why it would not work here, or null. */
+  readonly trial?: (object: BpfObject) => string | null;
+}
+
+const connect: Method = {
+  name: 'connect',
+  hooks: ['steer_connect4', 'steer_connect6', 'steer_getpeername4', 'steer_getpeername6', 'steer_sockops'],
+  daemonHooks: [],
+  verdicts: [],
+  tracings: [],
+  calls: ['steer_whoami'],
+  maps: ['settings', 'no_rules', 'rules', 'announced', 'steered', 'callers', 'sockets', 'recent', 'verdicts', 'events'],
+  pins: ['recent'],
+};
+
+const shortcut: Method = {
+  name: 'shortcut',
+  hooks: ['shortcut_sockops'],
+  daemonHooks: ['shortcut_door_sockops'],
+  verdicts: [['shortcut_message', 'shortcut_sockets']],
+  tracings: [],
+  calls: ['shortcut_trial'],
+  maps: ['wanted', 'shortcut_sockets', 'links', 'memberships', 'shortcut_counts', 'trial_sockets', 'trial_charge'],
+  pins: ['wanted', 'shortcut_sockets', 'links', 'shortcut_counts'],
+  trial: tryShortcut,
+};
+
+const skmsg: Method = {
+  name: 'skmsg',
+  hooks: ['skmsg_sockops', 'skmsg_gate'],
+  daemonHooks: [],
+  verdicts: [['skmsg_message', 'intercepted_sockets']],
+  tracings: ['skmsg_destroyed'],
+  calls: ['skmsg_ask'],
+  maps: [
+    'intercepted_sockets',
+    'free_sockets',
+    'socket_association',
+    'proxy_numbers',
+    'proxied_calls',
+    'proxy_targets',
+    'new_sk',
+    'skmsg_counts',
+  ],
+  pins: ['intercepted_sockets', 'free_sockets', 'socket_association', 'proxy_targets', 'skmsg_counts'],
+};
+
+/** Without the first nothing works. */
+const [first, ...others]: readonly [Method, ...Method[]] = [connect, shortcut, skmsg];
+
+export interface LoadedMethods {
+  readonly object: BpfObject;
+  readonly methods: readonly Method[];
+  /** Why the others are missing, by name. */
+  readonly missing: ReadonlyMap<string, string>;
+}
+
+/** As many methods as the kernel takes: all of them at once if it can be, or else one by one. */
+export function loadMethods(bytes: Uint8Array): LoadedMethods {
+  const all = [first, ...others];
+  const object = tryToLoad(bytes, all, new Map());
+  const missing = new Map<string, string>();
+  if (object !== null) return { object, methods: all, missing };
+  const working = [first];
+  for (const method of others) {
+    using tried = tryToLoad(bytes, [...working, method], missing);
+    if (tried !== null) working.push(method);
+  }
+  return { object: loadOrExplain(bytes, working), methods: working, missing };
+}
+
+/** Null when the last of them does not work here; why is then in `missing`. */
+function tryToLoad(bytes: Uint8Array, chosen: readonly Method[], missing: Map<string, string>): BpfObject | null {
+  const last = chosen[chosen.length - 1]?.name ?? '';
+  let object: BpfObject;
+  try {
+    object = load(bytes, chosen);
+  } catch (error) {
+    if (!(error instanceof BpfError)) throw error;
+    missing.set(last, error.message);
+    return null;
+  }
+  for (const method of chosen) {
+    const reason = method.trial?.(object) ?? null;
+    if (reason === null) continue;
+    object.close();
+    missing.set(method.name, reason);
+    return null;
+  }
+  return object;
+}
+
+function load(bytes: Uint8Array, chosen: readonly Method[]): BpfObject {
+  const programs = chosen.flatMap(({ hooks, daemonHooks, verdicts, tracings, calls }) => [
+    ...hooks,
+    ...daemonHooks,
+    ...verdicts.map(([name]) => name),
+    ...tracings,
+    ...calls,
+  ]);
+  // Constants of the object are a map, too.
+  const maps = [...chosen.flatMap((method) => method.maps), 'steer.rodata'];
+  return BpfObject.load(bytes, { name: 'steer', programs, maps });
+}
+
+function loadOrExplain(bytes: Uint8Array, chosen: readonly Method[]): BpfObject {
+  try {
+    return load(bytes, chosen);
+  } catch (error) {
+    throw explained(error);
+  }
+}
+
+function explained(error: unknown): unknown {
+  if (!(error instanceof BpfError)) return error;
+  if (error.code === 'EPERM' || error.code === 'EACCES') {
+    const message =
+      'load steering into the kernel: not permitted; run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON';
+    return new MillraceError('MILLRACE_ERR_PERMISSION', message, { cause: error });
+  }
+  return new UnsupportedError(
+    `load steering into the kernel: ${error.message}; 'millrace doctor' says what is missing`,
+    {
+      cause: error,
+    },
+  );
+}
+
+/** Throws when a rule needs a method that is not there. */
+export function checkMethods(
+  rules: readonly SteerRule[],
+  { methods: there, missing }: Omit<LoadedMethods, 'object'>,
+): void {
+  for (const { action, redirect } of rules) {
+    const needed = redirect === true ? 'shortcut' : action;
+    if (needed === 'pass' || there.some(({ name }) => name === needed)) continue;
+    throw new UnsupportedError(
+      `a rule with ${redirect === true ? 'redirect' : action}: this kernel cannot: ${missing.get(needed) ?? 'it is not built in'}`,
+    );
+  }
+}

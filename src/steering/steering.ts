@@ -1,0 +1,326 @@
+// Steering by `connect`: the programs in the kernel, and what a daemon tells them and asks of them.
+
+import { constants, readFileSync } from 'node:fs';
+import { MillraceError, UnsupportedError } from '../errors.ts';
+import {
+  type Address,
+  type BpfAttachment,
+  BpfLink,
+  BpfMap,
+  type BpfObject,
+  Fd,
+  FdWatch,
+  monotonicNs,
+  RingBuffer,
+} from '../native/index.ts';
+import { addressOf, endpointBytes, endpointOf } from './endpoint.ts';
+import {
+  ANNOUNCEMENT_BYTES,
+  CONNECTION_BYTES,
+  type Connection,
+  ENDPOINT_BYTES,
+  type Endpoint,
+  type Event,
+  RULE_SET_BYTES,
+  readConnection,
+  readEvent,
+  SETTINGS_BYTES,
+  type Settings,
+  verdicts,
+  writeAnnouncement,
+  writeEndpoint,
+  writeSettings,
+} from './layouts.ts';
+import { checkMethods, type LoadedMethods, loadMethods } from './methods.ts';
+import { PinsAside, removeInstance } from './pins.ts';
+import { cgroupPath, compileRules, encodeRules, type SteerRule } from './rules.ts';
+import { SkmsgPool, type SkmsgPoolOptions } from './skmsg-pool.ts';
+
+export interface SteeringOptions {
+  readonly instance: string;
+  /** Programs in this cgroup and below it are steered. */
+  readonly cgroup: string;
+  readonly rules: readonly SteerRule[];
+}
+
+/** Where steered connections go, and what this host is called by others. */
+export interface Service {
+  readonly ipv4?: { readonly address: string; readonly port: number };
+  readonly ipv6?: { readonly address: string; readonly port: number };
+}
+
+export type Verdict = keyof typeof verdicts;
+
+const mapNames = ['settings', 'rules', 'announced', 'steered', 'callers', 'verdicts', 'events'] as const;
+type MapName = (typeof mapNames)[number];
+
+/** A daemon that has not said so for this long is taken for dead. */
+const ALIVE_NS = 1_000_000_000;
+const BEAT_MS = 200;
+const EVENTS_BYTES = 1 << 20;
+const firstKey = new Uint8Array(4);
+const noEndpoint: Endpoint = { address: [0, 0, 0, 0], port: 0 };
+
+export class Steering implements Disposable {
+  readonly instance: string;
+  readonly cgroup: string;
+  readonly #loaded: LoadedMethods;
+  readonly #object: BpfObject;
+  readonly #maps: Readonly<Record<MapName, BpfMap>>;
+  readonly #events: RingBuffer;
+  readonly #undo: DisposableStack;
+  #rules: readonly SteerRule[] = [];
+  #ruleMap: BpfMap | null = null;
+  #generation = 0;
+  #settings: Settings = {
+    deadlineNs: 0,
+    daemonTgid: 0,
+    unused: 0,
+    daemon4: noEndpoint,
+    daemon6: noEndpoint,
+    host4: noEndpoint,
+    host6: noEndpoint,
+  };
+  #watch: FdWatch | null = null;
+  #beat: NodeJS.Timeout | null = null;
+  #isPinned = false;
+
+  /** Loads aside, publishes at once: all of it, or nothing. `isServed`: it goes when this process goes. */
+  static create(options: SteeringOptions, isServed = true): Steering {
+    using undo = new DisposableStack();
+    const cgroup = cgroupPath(options.cgroup);
+    // Wrong rules are told before anything is loaded.
+    compileRules(options.rules, 0);
+    const loaded = loadMethods(readObject());
+    const object = undo.use(loaded.object);
+    const steering = undo.use(new Steering(loaded, options.instance, cgroup));
+    steering.setRules(options.rules);
+    using pins = new PinsAside(options.instance);
+    const target = undo.use(Fd.open(cgroup, constants.O_RDONLY | constants.O_DIRECTORY));
+    for (const name of mapNames) pins.pin(object.mapFd(name), name);
+    const own = isServed ? ownCgroupOutside(cgroup) : null;
+    const daemon = own === null ? null : undo.use(Fd.open(own, constants.O_RDONLY | constants.O_DIRECTORY));
+    for (const { hooks, daemonHooks, verdicts: onMaps, tracings, pins: kept } of loaded.methods) {
+      for (const name of kept) pins.pin(object.mapFd(name), name);
+      // First what is done with sockets, then what puts them there.
+      for (const [program, map] of onMaps) pinAttachment(pins, object.attachToMap(program, map), program);
+      for (const name of tracings) pins.pin(object.attachTracing(name).fd, name);
+      for (const hook of hooks) pins.pin(object.attach(hook, target.fd).fd, hook);
+      if (daemon === null) continue;
+      for (const hook of daemonHooks) pins.pin(object.attach(hook, daemon.fd).fd, hook);
+    }
+    pins.publish(isServed);
+    steering.#isPinned = true;
+    target.close();
+    daemon?.close();
+    undo.move();
+    return steering;
+  }
+
+  private constructor(loaded: LoadedMethods, instance: string, cgroup: string) {
+    using undo = new DisposableStack();
+    this.instance = instance;
+    this.cgroup = cgroup;
+    this.#loaded = loaded;
+    const { object } = loaded;
+    this.#object = object;
+    const open = (name: MapName): BpfMap => undo.use(object.openMap(name));
+    this.#maps = {
+      settings: open('settings'),
+      rules: open('rules'),
+      announced: open('announced'),
+      steered: open('steered'),
+      callers: open('callers'),
+      verdicts: open('verdicts'),
+      events: open('events'),
+    };
+    this.#events = undo.use(new RingBuffer(object.mapFd('events'), EVENTS_BYTES));
+    this.#undo = undo.move();
+  }
+
+  get rules(): readonly SteerRule[] {
+    return this.#rules;
+  }
+
+  /** Exchanges all rules at once; connections that are open stay as they are. */
+  setRules(rules: readonly SteerRule[]): void {
+    checkMethods(rules, this.#loaded);
+    const { set } = compileRules(rules, ++this.#generation);
+    const map = BpfMap.create({
+      type: 'array',
+      name: 'rule_set',
+      keyBytes: 4,
+      valueBytes: RULE_SET_BYTES,
+      maxEntries: 1,
+    });
+    try {
+      map.update(firstKey, encodeRules(set));
+      this.#maps.rules.update(firstKey, new Uint8Array(new Uint32Array([map.fd]).buffer));
+    } catch (error) {
+      map.close();
+      throw error;
+    }
+    this.#ruleMap?.close();
+    this.#ruleMap = map;
+    this.#rules = rules;
+  }
+
+  /** From now on connections are steered, for as long as this process says so several times a second. */
+  serve(service: Service): void {
+    const at = (one: Service['ipv4'], port: boolean): Endpoint =>
+      one === undefined ? noEndpoint : { address: endpointOf(asAddress(one)).address, port: port ? one.port : 0 };
+    this.#settings = {
+      ...this.#settings,
+      daemonTgid: this.#object.run('steer_whoami'),
+      daemon4: at(service.ipv4, true),
+      daemon6: at(service.ipv6, true),
+      host4: at(service.ipv4, false),
+      host6: at(service.ipv6, false),
+    };
+    this.#tellAlive();
+    this.#beat ??= setInterval(() => this.#tellAlive(), BEAT_MS);
+  }
+
+  #tellAlive(): void {
+    this.#settings = { ...this.#settings, deadlineNs: Math.round(monotonicNs()) + ALIVE_NS };
+    this.#writeSettings();
+  }
+
+  /** New connections go by plain TCP at once. */
+  stopServing(): void {
+    if (this.#beat === null) return;
+    clearInterval(this.#beat);
+    this.#beat = null;
+    this.#settings = { ...this.#settings, deadlineNs: 0 };
+    this.#writeSettings();
+  }
+
+  #writeSettings(): void {
+    const bytes = new Uint8Array(SETTINGS_BYTES);
+    writeSettings(new DataView(bytes.buffer), 0, this.#settings);
+    this.#maps.settings.update(firstKey, bytes);
+  }
+
+  /** A peer says that somebody listens there: connects to it may be carried. */
+  announce(endpoint: Endpoint, peer = 0): void {
+    const bytes = new Uint8Array(ANNOUNCEMENT_BYTES);
+    writeAnnouncement(new DataView(bytes.buffer), 0, { peer, flags: 0 });
+    this.#maps.announced.update(endpointBytes(endpoint), bytes);
+  }
+
+  withdraw(endpoint: Endpoint): void {
+    this.#maps.announced.delete(endpointBytes(endpoint));
+  }
+
+  /** What a connection that was just accepted is about; undefined when it was not steered here. Only once. */
+  take(client: Address): { readonly original: Address; readonly connection: Connection } | undefined {
+    const key = endpointBytes(endpointOf(client));
+    const value = new Uint8Array(CONNECTION_BYTES);
+    if (!this.#maps.steered.lookup(key, value)) return undefined;
+    this.#maps.steered.delete(key);
+    const connection = readConnection(new DataView(value.buffer), 0);
+    return { original: addressOf(connection.original), connection };
+  }
+
+  /** Before calling a server from `local`: whom the server shall see. */
+  nameCaller(local: Address, client: Address): void {
+    const bytes = new Uint8Array(ENDPOINT_BYTES);
+    writeEndpoint(new DataView(bytes.buffer), 0, endpointOf(client));
+    this.#maps.callers.update(endpointBytes(endpointOf(local)), bytes);
+  }
+
+  forgetCaller(local: Address): void {
+    this.#maps.callers.delete(endpointBytes(endpointOf(local)));
+  }
+
+  /** Connects that a rule was about, and listeners that came and went. */
+  onEvent(listener: (event: Event) => void): void {
+    this.#watch?.close();
+    const consume = (): void => {
+      this.#events.consume((bytes, offset) =>
+        listener(readEvent(new DataView(bytes.buffer, bytes.byteOffset), offset)),
+      );
+    };
+    this.#watch = FdWatch.start(this.#events.fd, consume);
+    consume();
+  }
+
+  /** How often each verdict was given. */
+  counters(): Readonly<Record<Verdict, number>> {
+    const value = new Uint8Array(8);
+    const counts = Object.entries(verdicts).map(([name, index]) => {
+      this.#maps.verdicts.lookup(new Uint8Array(new Uint32Array([index]).buffer), value);
+      return [name, Number(new DataView(value.buffer).getBigUint64(0, true))];
+    });
+    return Object.fromEntries(counts);
+  }
+
+  /** The proxy sockets that rules with `skmsg` need. Close it before this. */
+  openSkmsgPool(options?: SkmsgPoolOptions): SkmsgPool {
+    const reason = this.#loaded.missing.get('skmsg');
+    if (reason !== undefined) throw new UnsupportedError(`a pool of proxy sockets: this kernel cannot: ${reason}`);
+    return new SkmsgPool(this.#object, options);
+  }
+
+  /** Messages that took the shortcut, and those of the same connections that went by TCP. Null where there is none. */
+  shortcutCounters(): { readonly redirected: number; readonly byTcp: number } | null {
+    if (!this.#loaded.methods.some(({ name }) => name === 'shortcut')) return null;
+    using map = this.#object.openMap('shortcut_counts');
+    const value = new Uint8Array(8);
+    const [redirected = 0, byTcp = 0] = [0, 1].map((index) => {
+      map.lookup(new Uint8Array(new Uint32Array([index]).buffer), value);
+      return Number(new DataView(value.buffer).getBigUint64(0, true));
+    });
+    return { redirected, byTcp };
+  }
+
+  /** Detaches everything. Connections that are carried are the daemon's to end. */
+  close(): void {
+    if (this.#object.isClosed) return;
+    this.stopServing();
+    if (this.#isPinned) removeInstance(this.instance);
+    this.#isPinned = false;
+    this.#watch?.close();
+    this.#ruleMap?.close();
+    this.#undo.dispose();
+    this.#object.close();
+  }
+
+  /** Lets go without detaching: the instance stays. */
+  leave(): void {
+    this.#isPinned = false;
+    this.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/** Kernels before 6.10 have no links on maps: there the program stays for as long as the map does. */
+function pinAttachment(pins: PinsAside, attachment: BpfAttachment, name: string): void {
+  if (attachment instanceof BpfLink) pins.pin(attachment.fd, name);
+}
+
+function asAddress({ address, port }: { readonly address: string; readonly port: number }): Address {
+  return address.includes(':') ? { family: 'ipv6', host: address, port } : { family: 'ipv4', host: address, port };
+}
+
+/** The cgroup of this process, unless it is the steered one or below it. */
+function ownCgroupOutside(steered: string): string | null {
+  const path = /^0::(.*)$/m.exec(readFileSync('/proc/self/cgroup', 'utf8'))?.[1];
+  if (path === undefined) return null;
+  const own = cgroupPath(`.${path}`);
+  return `${own}/`.startsWith(`${steered}/`) ? null : own;
+}
+
+function readObject(): Uint8Array {
+  const file = new URL('../../build/bpf/steer.o', import.meta.url);
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', 'build/bpf/steer.o is not there; run: npm run setup', {
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,97 @@
+// An instance as anybody can see it: what is pinned, read by another process than the daemon.
+
+import { join } from 'node:path';
+import { MillraceError } from '../errors.ts';
+import { BpfMap, monotonicNs } from '../native/index.ts';
+import {
+  CONNECTION_BYTES,
+  type Connection,
+  type Endpoint,
+  RULE_SET_BYTES,
+  type RuleSet,
+  readConnection,
+  readEndpoint,
+  readRuleSet,
+  readSettings,
+  SETTINGS_BYTES,
+  type Settings,
+  verdicts,
+} from './layouts.ts';
+import { folderOf } from './pins.ts';
+import type { Verdict } from './steering.ts';
+
+const firstKey = new Uint8Array(4);
+
+export class SteeringView implements Disposable {
+  readonly instance: string;
+  readonly #undo = new DisposableStack();
+
+  constructor(instance: string) {
+    this.instance = instance;
+    // So that an instance that is not there is told at once.
+    this.#map('settings');
+  }
+
+  #map(name: string): BpfMap {
+    try {
+      return this.#undo.use(BpfMap.openPinned(join(folderOf(this.instance), name)));
+    } catch (error) {
+      const { code } = error as { code?: string };
+      if (code !== 'ENOENT') throw error;
+      throw new MillraceError(
+        'MILLRACE_ERR_NOT_RUNNING',
+        `there is no steering called ${this.instance}; 'millrace steer show' lists what there is`,
+        { cause: error },
+      );
+    }
+  }
+
+  get settings(): Settings {
+    const value = new Uint8Array(SETTINGS_BYTES);
+    this.#map('settings').lookup(firstKey, value);
+    return readSettings(new DataView(value.buffer), 0);
+  }
+
+  /** Whether a daemon says that it serves. */
+  get isServed(): boolean {
+    return this.settings.deadlineNs > monotonicNs();
+  }
+
+  get rules(): RuleSet {
+    const id = new Uint8Array(4);
+    if (!this.#map('rules').lookup(firstKey, id)) return { count: 0, generation: 0, rules: [] };
+    using inner = BpfMap.openById(new DataView(id.buffer).getUint32(0, true));
+    const value = new Uint8Array(RULE_SET_BYTES);
+    inner.lookup(firstKey, value);
+    return readRuleSet(new DataView(value.buffer), 0);
+  }
+
+  get counters(): Readonly<Record<Verdict, number>> {
+    const map = this.#map('verdicts');
+    const value = new Uint8Array(8);
+    const counts = Object.entries(verdicts).map(([name, index]) => {
+      map.lookup(new Uint8Array(new Uint32Array([index]).buffer), value);
+      return [name, Number(new DataView(value.buffer).getBigUint64(0, true))];
+    });
+    return Object.fromEntries(counts);
+  }
+
+  get announced(): readonly Endpoint[] {
+    return [...this.#map('announced').keys()].map((key) => readEndpoint(new DataView(key.buffer), 0));
+  }
+
+  /** The last connects, the newest first. */
+  get recent(): readonly Connection[] {
+    const map = this.#map('recent');
+    const value = new Uint8Array(CONNECTION_BYTES);
+    const connections: Connection[] = [];
+    for (const key of map.keys()) {
+      if (map.lookup(key, value)) connections.push(readConnection(new DataView(value.buffer), 0));
+    }
+    return connections.sort((a, b) => b.startedNs - a.startedNs);
+  }
+
+  [Symbol.dispose](): void {
+    this.#undo.dispose();
+  }
+}
