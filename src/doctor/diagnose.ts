@@ -9,6 +9,7 @@ import { type Machine, thisMachine } from './machine.ts';
 import { probeMemory } from './memory.ts';
 import { probeNetwork } from './network.ts';
 import { probeRdma } from './rdma.ts';
+import { probeMethods } from './steering.ts';
 import { type FeatureSummary, type Readiness, readiness, summarize } from './summary.ts';
 import { probeTools } from './tools.ts';
 import { probeUserfault } from './userfault.ts';
@@ -56,5 +57,5 @@ async function probeSteering(machine: Machine, signal?: AbortSignal): Promise<re
   const { finding, trial } = await probeCgroup(machine, signal);
   using _removed = trial;
   const bpf = await probeBpf({ cgroupPath: trial?.path ?? null, ...(signal && { signal }) });
-  return [capabilities, finding, ...bpf];
+  return [capabilities, finding, ...bpf, ...(await probeMethods(signal))];
 }

@@ -13,6 +13,7 @@ export {
 } from './explain.ts';
 export { type Connection, type Endpoint, type Event, eventKinds, verdicts } from './layouts.ts';
 export { ListenerTable, ownAddresses, reachableAt, scanListeners } from './listeners.ts';
+export { type MethodName, tryMethods } from './object.ts';
 export { listInstances, type PinnedInstance, removeInstance, sweepInstances } from './pins.ts';
 export { ProxyConnection, type ProxyConnectionSpec } from './proxy-connection.ts';
 export { formatRule, parseRule, parseRules, type SteerRule } from './rules.ts';

@@ -1,7 +1,7 @@
 // Steering by `connect`: the programs in the kernel, and what a daemon tells them and asks of them.
 
 import { constants, readFileSync } from 'node:fs';
-import { MillraceError, UnsupportedError } from '../errors.ts';
+import { UnsupportedError } from '../errors.ts';
 import {
   type Address,
   type BpfAttachment,
@@ -32,6 +32,7 @@ import {
   writeSettings,
 } from './layouts.ts';
 import { checkMethods, type LoadedMethods, loadMethods } from './methods.ts';
+import { readObject } from './object.ts';
 import { PinsAside, removeInstance } from './pins.ts';
 import { cgroupPath, compileRules, encodeRules, type SteerRule } from './rules.ts';
 import { SkmsgPool, type SkmsgPoolOptions } from './skmsg-pool.ts';
@@ -312,15 +313,4 @@ function ownCgroupOutside(steered: string): string | null {
   if (path === undefined) return null;
   const own = cgroupPath(`.${path}`);
   return `${own}/`.startsWith(`${steered}/`) ? null : own;
-}
-
-function readObject(): Uint8Array {
-  const file = new URL('../../build/bpf/steer.o', import.meta.url);
-  try {
-    return readFileSync(file);
-  } catch (error) {
-    throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', 'build/bpf/steer.o is not there; run: npm run setup', {
-      cause: error,
-    });
-  }
 }

@@ -329,7 +329,8 @@ function growBuffers(socket: Socket): void {
 /** The largest that fits in a packet of the interface with this address. */
 function largestMtu(socket: Socket, address: string): Mtu {
   for (const [name, addresses] of Object.entries(networkInterfaces())) {
-    if (addresses?.some((one) => one.address === address) !== true) continue;
+    // As bytes: an IPv6 address can be written in many ways.
+    if (addresses?.some((one) => gidOf(one.address) === gidOf(address)) !== true) continue;
     const bytes = interfaceMtu(socket, name);
     return mtus.find((mtu) => mtu + OVERHEAD_BYTES <= bytes) ?? 256;
   }
