@@ -1,0 +1,53 @@
+// Two pairs of hosts with the same server, one steered and one not: what is tried in both can be compared.
+
+import type { BehavioursProgram, Observation } from './behaviours-program.ts';
+import type { RunningProgram } from './running-program.ts';
+import { carryEverything, SteeredWorld } from './steered-world.ts';
+import { World } from './world.ts';
+
+export const families = ['ipv4', 'ipv6'] as const;
+export type Family = (typeof families)[number];
+
+export interface Side<W extends World> {
+  readonly world: W;
+  readonly server: RunningProgram;
+}
+
+export class Pair implements AsyncDisposable {
+  readonly plain: Side<World>;
+  readonly steered: Side<SteeredWorld>;
+
+  readonly #program: BehavioursProgram;
+
+  static async create(program: BehavioursProgram, rules = carryEverything): Promise<Pair> {
+    await using undo = new AsyncDisposableStack();
+    const plain = undo.use(await World.create());
+    const steered = undo.use(await SteeredWorld.create(rules));
+    const servers = await Promise.all([program.serve(plain.b), program.serve(steered.b)]);
+    // The last one that the program opens.
+    await steered.listening(7303);
+    undo.move();
+    return new Pair(program, { world: plain, server: servers[0] }, { world: steered, server: servers[1] });
+  }
+
+  private constructor(program: BehavioursProgram, plain: Side<World>, steered: Side<SteeredWorld>) {
+    this.#program = program;
+    this.plain = plain;
+    this.steered = steered;
+  }
+
+  observe(name: string, { world, server }: Side<World>, family: Family): Promise<Observation> {
+    return this.#program.observe(name, world.a, server, world.b[family]);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([this.plain.world.close(), this.steered.world.close()]);
+  }
+}
+
+/** The kernel chooses these ports anew each time. */
+export function comparable({ client, server }: Pick<Observation, 'client' | 'server'>): object {
+  const nameless = (text: string | null): string | null =>
+    text?.replaceAll(/:(?:3[3-9]|[45]\d|6\d)\d{3}\b/g, ':any') ?? null;
+  return { client: nameless(client), server: nameless(server) };
+}

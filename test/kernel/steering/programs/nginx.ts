@@ -1,0 +1,73 @@
+// nginx with curl and wrk: 100 MB by sendfile, connections that are kept, and many clients at once.
+
+import { createHash, randomBytes } from 'node:crypto';
+import { createReadStream, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { RunningProgram } from '../running-program.ts';
+import { temporaryFolder } from '../temporary-folder.ts';
+import type { World } from '../world.ts';
+
+const port = 8088;
+const largeBytes = 100 * 1000 * 1000;
+const small = 'small things\n';
+
+function configuration(folder: string): string {
+  const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
+  return `
+daemon off;
+user nobody nogroup;
+worker_processes 2;
+pid ${folder}/nginx.pid;
+error_log stderr warn;
+events { worker_connections 512; }
+http {
+  access_log off;
+  sendfile on;
+  tcp_nopush on;
+  keepalive_timeout 30s;
+  keepalive_requests 1000000;
+  ${kinds.map((kind) => `${kind}_temp_path ${folder}/${kind};`).join('\n  ')}
+  server { listen ${port}; listen [::]:${port}; root ${folder}/www; }
+}
+`;
+}
+
+async function digestOf(file: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer);
+  return hash.digest('hex');
+}
+
+export async function tryNginx(world: World): Promise<unknown> {
+  using folder = temporaryFolder('nginx');
+  const www = join(folder.path, 'www');
+  mkdirSync(www);
+  writeFileSync(join(www, 'small'), small);
+  const block = randomBytes(largeBytes / 100);
+  writeFileSync(join(www, 'large'), Buffer.concat(Array.from({ length: 100 }, () => block)));
+  const file = join(folder.path, 'nginx.conf');
+  writeFileSync(file, configuration(folder.path));
+  await using server = RunningProgram.start(world.b, 'nginx', ['-c', file, '-e', 'stderr']);
+  await world.listening(port);
+  const url = (address: string, path: string): string => `http://${address}:${port}/${path}`;
+  const curl = (...args: string[]): Promise<string> => world.call('curl', ['--silent', '--fail', ...args]);
+  const downloads = [];
+  const expected = await digestOf(join(www, 'large'));
+  for (const address of [world.b.ipv4, `[${world.b.ipv6}]`]) {
+    const output = join(folder.path, 'downloaded');
+    const told = await curl('--output', output, '--write-out', '%{http_code} %{size_download}', url(address, 'large'));
+    downloads.push({ told, isRight: (await digestOf(output)) === expected });
+  }
+  const format = ['--write-out', '%{num_connects} %{http_code} %{remote_ip}\n'];
+  const kept = await curl(...format, ...Array.from({ length: 20 }, () => url(world.b.ipv4, 'small')));
+  const ranges = await curl('--range', '10-19,50000000-50000099', '--head', url(world.b.ipv4, 'large'));
+  const wrk = await world.call('wrk', ['-t', '2', '-c', '50', '-d', '2s', url(world.b.ipv4, 'small')]);
+  return {
+    downloads,
+    kept,
+    ranges: ranges.match(/206 Partial Content/)?.[0],
+    answered: Number(/(\d+) requests in/.exec(wrk)?.[1]) > 100,
+    trouble: wrk.match(/Socket errors.*|Non-2xx.*/g) ?? [],
+    said: server.stderr,
+  };
+}

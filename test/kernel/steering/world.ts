@@ -1,0 +1,80 @@
+// Two hosts of a lab with plain TCP between them, and the means to wait for a server in one of them.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Host, Lab, type ProgramResult } from '../../../src/lab/index.ts';
+import { temporaryRunDir } from '../fixtures/lab-world.ts';
+import { PATIENCE_MS } from './running-program.ts';
+
+const LOOK_MS = 10;
+
+export class World implements AsyncDisposable {
+  readonly a: Host;
+  readonly b: Host;
+  readonly #lab: Lab;
+  readonly #runDir: ReturnType<typeof temporaryRunDir>;
+
+  static async create(): Promise<World> {
+    const runDir = temporaryRunDir();
+    try {
+      return new World(await Lab.create({ runDir: runDir.path }), runDir);
+    } catch (error) {
+      runDir[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  protected constructor(lab: Lab, runDir: ReturnType<typeof temporaryRunDir>) {
+    this.#lab = lab;
+    this.#runDir = runDir;
+    this.a = lab.host('a');
+    this.b = lab.host('b');
+  }
+
+  /** Runs a program in host a and returns what it printed; a failure tells what it said. */
+  async call(command: string, args: readonly string[], input = ''): Promise<string> {
+    return succeed(this.a, command, args, input);
+  }
+
+  /** Waits until somebody listens on that port of host b. */
+  async listening(port: number): Promise<void> {
+    await until(`somebody listens on port ${port} of ${this.b.name}`, async () => {
+      const { stdout } = await this.b.run('cat', ['/proc/self/net/tcp', '/proc/self/net/tcp6']);
+      return isListening(stdout, port);
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#lab.close();
+    this.#runDir[Symbol.dispose]();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+export async function succeed(host: Host, command: string, args: readonly string[], input = ''): Promise<string> {
+  const result: ProgramResult = await host.run(command, args, { input, signal: AbortSignal.timeout(2 * PATIENCE_MS) });
+  if (result.code === 0) return result.stdout;
+  const how = `${command} ${args.join(' ')} in host ${host.name} ended with ${result.signal ?? result.code}`;
+  throw new Error(`${how}\n${result.stdout}\n${result.stderr}`);
+}
+
+/** State 0A is LISTEN; see proc_net_tcp in the kernel's documentation. */
+function isListening(table: string, port: number): boolean {
+  const hex = port.toString(16).toUpperCase().padStart(4, '0');
+  return new RegExp(`:${hex} [0-9A-F]+:0000 0A `).test(table);
+}
+
+/** Asks again and again. For what the kernel or another program does without telling. */
+export async function until(
+  what: string,
+  isSo: () => Promise<boolean> | boolean,
+  timeoutMs = PATIENCE_MS,
+): Promise<void> {
+  const endMs = performance.now() + timeoutMs;
+  while (!(await isSo())) {
+    if (performance.now() > endMs) throw new Error(`waited ${timeoutMs} ms in vain: ${what}`);
+    await sleep(LOOK_MS);
+  }
+}
