@@ -24,6 +24,7 @@
 #define SEND_BYTES (128 << 10)
 #define SOL_SOCKET 1
 #define SO_SNDBUF 7
+#define SOCK_RCVBUF_LOCK 2
 
 // Only one of the objects that are linked may declare it.
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
@@ -311,9 +312,18 @@ static __always_inline bool has_order(const struct lane *lane, __u64 from, __u64
   return !lane->is_by_tcp || !is_being_read(receiver);
 }
 
+// TCP drops what it receives while more than the receive buffer is queued, and what is redirected counts: it must leave
+// room. A buffer grows up to the limit of its network namespace, unless the program chose its size: then it is TCP's.
+static __always_inline __u32 credit_of(const struct sock *receiver) {
+  if (BPF_CORE_READ_BITFIELD(receiver, sk_userlocks) & SOCK_RCVBUF_LOCK) return 0;
+  const __u32 most = (__u32)receiver->__sk_common.skc_net.net->ipv4.sysctl_tcp_rmem[2];
+  return most / 3 * 2 < CREDIT_BYTES ? most / 3 * 2 : CREDIT_BYTES;
+}
+
 // Asked only when all that went by TCP was read, so what is queued is what was redirected.
-static __always_inline bool has_credit(struct lane *lane, __u32 queued, __u32 size) {
-  if (queued + size > CREDIT_BYTES) return false;
+static __always_inline bool has_credit(struct lane *lane, const struct sock *receiver, __u32 size) {
+  const __u32 queued = (__u32)receiver->sk_backlog.rmem_alloc.counter;
+  if (queued + size > credit_of(receiver)) return false;
   if ((__s32)(lane->bytes - queued - lane->mark_bytes) >= 0) {
     lane->read_messages = lane->mark_messages;
     lane->mark_messages = lane->messages;
@@ -336,8 +346,7 @@ int shortcut_message(struct sk_msg_md *ctx) {
   const __u64 to = me->is_caller ? link->callee : link->caller;
   struct lane *lane = me->is_caller ? &link->to_callee : &link->to_caller;
   const struct sock *receiver = AS(sock, to);
-  const __u32 queued = (__u32)receiver->sk_backlog.rmem_alloc.counter;
-  if (!has_order(lane, from, to, receiver) || !has_credit(lane, queued, ctx->size) || is_memory_short(receiver) ||
+  if (!has_order(lane, from, to, receiver) || !has_credit(lane, receiver, ctx->size) || is_memory_short(receiver) ||
       has_ulp(from) || has_ulp(to)) {
     lane->is_by_tcp = 1;
     count_message(SHORTCUT_BY_TCP);

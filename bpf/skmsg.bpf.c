@@ -164,6 +164,27 @@ undo:
   return false;
 }
 
+static __always_inline void take_apart(__u64 proxy) {
+  bpf_map_delete_elem(&socket_association, &proxy);
+  struct proxy_event *event = bpf_ringbuf_reserve(&new_sk, sizeof(*event), 0);
+  if (!event) return; // the daemon finds out when it uses the socket
+  __builtin_memset(event, 0, sizeof(*event));
+  event->proxy = proxy;
+  event->kind = PROXY_CLOSED;
+  bpf_ringbuf_submit(event, 0);
+}
+
+// A socket that is used again starts afresh, and without what nobody read the last time.
+static __always_inline void forget_last_call(struct bpf_sock_ops *ctx) {
+  struct bpf_sock *sk = ctx->sk;
+  const struct proxy_request *number = sk ? bpf_sk_storage_get(&proxy_numbers, sk, NULL, 0) : NULL;
+  if (!number || number->kind == PROXY_REQUEST_OFFER) return;
+  const __u64 cookie = bpf_get_socket_cookie(ctx);
+  take_apart(number->proxy);
+  bpf_sk_storage_delete(&proxy_numbers, sk);
+  bpf_map_delete_elem(&intercepted_sockets, &cookie);
+}
+
 static __always_inline void call_through_proxy(struct bpf_sock_ops *ctx) {
   struct bpf_sock *sk = ctx->sk;
   const struct connection *connection = sk ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
@@ -221,6 +242,7 @@ SEC("sockops")
 int skmsg_sockops(struct bpf_sock_ops *ctx) {
   switch (ctx->op) {
   case BPF_SOCK_OPS_TCP_CONNECT_CB:
+    forget_last_call(ctx);
     call_through_proxy(ctx);
     return 1;
   case BPF_SOCK_OPS_RWND_INIT:
@@ -284,15 +306,7 @@ int skmsg_destroyed(__u64 *ctx) {
   // The event is for all sockets of the machine.
   struct sock *sk = (struct sock *)ctx[0];
   const struct proxy_request *number = bpf_sk_storage_get(&proxy_numbers, sk, NULL, 0);
-  if (!number || number->kind == PROXY_REQUEST_OFFER) return 0;
-  const __u64 proxy = number->proxy;
-  bpf_map_delete_elem(&socket_association, &proxy);
-  struct proxy_event *event = bpf_ringbuf_reserve(&new_sk, sizeof(*event), 0);
-  if (!event) return 0; // the daemon finds out when it uses the socket
-  __builtin_memset(event, 0, sizeof(*event));
-  event->proxy = proxy;
-  event->kind = PROXY_CLOSED;
-  bpf_ringbuf_submit(event, 0);
+  if (number && number->kind != PROXY_REQUEST_OFFER) take_apart(number->proxy);
   return 0;
 }
 

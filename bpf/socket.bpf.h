@@ -32,8 +32,21 @@ struct proto {
   unsigned long *memory_pressure;
 } __attribute__((preserve_access_index));
 
+struct netns_ipv4 {
+  int sysctl_tcp_rmem[3];
+} __attribute__((preserve_access_index));
+
+struct net {
+  struct netns_ipv4 ipv4;
+} __attribute__((preserve_access_index));
+
+typedef struct {
+  struct net *net;
+} __attribute__((preserve_access_index)) possible_net_t;
+
 struct sock_common {
   struct proto *skc_prot;
+  possible_net_t skc_net;
   unsigned long skc_flags;
 } __attribute__((preserve_access_index));
 
@@ -48,6 +61,8 @@ struct sock {
     atomic_t rmem_alloc;
   } sk_backlog;
   int sk_rcvlowat;
+  int sk_rcvbuf;
+  __u8 sk_userlocks : 4;
   struct socket_wq *sk_wq;
 } __attribute__((preserve_access_index));
 

@@ -1,0 +1,138 @@
+// Tests of `skmsg`, the first seed's method: what works through proxy sockets, and what does not, as measured.
+
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { after, before, describe, test } from 'node:test';
+import { UsageError } from '../../src/errors.ts';
+import { eventually } from './fixtures/kernel-objects.ts';
+import { SERVER_PORT, SkmsgWorld } from './skmsg/skmsg-world.ts';
+import { RunningProgram } from './steering/running-program.ts';
+
+const skip = process.getuid?.() !== 0 ? 'needs root' : false;
+
+describe('connections that proxy sockets stand for', { skip }, () => {
+  let world: SkmsgWorld;
+  before(async () => {
+    world = await SkmsgWorld.create();
+  });
+  after(() => world[Symbol.asyncDispose]());
+
+  /** How many messages went to proxy sockets meanwhile. */
+  async function toProxyDuring(work: () => Promise<void>): Promise<number> {
+    const { toProxy } = world.pool.counters();
+    await work();
+    return world.pool.counters().toProxy - toProxy;
+  }
+
+  test('a pool of no sockets, or of far too many, is refused', () => {
+    for (const size of [0, -1, 1.5, 100_000]) {
+      assert.throws(() => world.steering.openSkmsgPool({ size }), UsageError);
+    }
+  });
+
+  test('messages go to the relay and from it, both ways', async () => {
+    const count = await toProxyDuring(async () => {
+      await world.run('roundtrip', 500, 64);
+    });
+    assert.equal(count, 1000);
+  });
+
+  test('streams both ways keep their bytes and their order, and end where they should', async () => {
+    for (let seed = 1; seed <= 10; seed++) {
+      const { bytes } = await world.run<{ bytes: number }>(
+        'stream',
+        4_000_000,
+        seed,
+        seed % 2 ? 'level' : 'edge',
+        'pauses',
+      );
+      assert.equal(bytes, 4_000_000);
+    }
+  });
+
+  test('redis keeps what it was given, and answers 5 clients', async () => {
+    const port = String(SERVER_PORT);
+    await using server = RunningProgram.start(world.host, 'redis-server', ['--port', port, '--save', '']);
+    await server.line(/Ready to accept connections/i);
+    const run = async (command: string, args: readonly string[], input = ''): Promise<string> => {
+      const { code, stdout, stderr } = await world.host.run(command, ['-p', port, ...args], { input });
+      assert.equal(code, 0, stderr);
+      return stdout;
+    };
+    const count = await toProxyDuring(async () => {
+      for (const size of [10, 10_000, 1_000_000]) {
+        const value = randomBytes(size / 2).toString('hex');
+        assert.equal((await run('redis-cli', ['-x', 'SET', 'key'], value)).trim(), 'OK');
+        const got = (await run('redis-cli', ['GET', 'key'])).trimEnd();
+        assert.equal(createHash('sha1').update(got).digest('hex'), createHash('sha1').update(value).digest('hex'));
+      }
+      await run('redis-benchmark', ['-c', '5', '-n', '5000', '-t', 'set,get', '-q']);
+    });
+    assert.ok(count > 20_000, `${count} to proxy sockets`);
+  });
+
+  test('a FIN waits until all before it was delivered: nothing is cut off', async () => {
+    const { heldFins } = world.pool.counters();
+    assert.deepEqual(await world.run('closes', 20), { right: 20 });
+    assert.deepEqual(await world.run('halfclose', 10), { right: 10 });
+    assert.ok(world.pool.counters().heldFins - heldFins >= 20);
+  });
+
+  test('a socket that is used a second time has nothing of the first', async () => {
+    assert.deepEqual(await world.run('again'), { received: 'new', length: 3 });
+  });
+
+  test('the pool is filled up again, and lets go of what was closed', async () => {
+    await world.run('crowd', 20);
+    await eventually('all proxy sockets are free', () => world.pool.takenCount === 0 && world.pool.freeCount === 64);
+  });
+
+  test('with an empty pool both ends of a connection stay with plain TCP', async () => {
+    const earlier = world.pool.counters();
+    const { right } = await world.run<{ right: number }>('crowd', 1000);
+    assert.equal(right, 3000);
+    assert.ok(world.pool.counters().noProxy > earlier.noProxy);
+    await eventually('all proxy sockets are free', () => world.pool.takenCount === 0 && world.pool.freeCount === 64);
+  });
+
+  test('nothing holds a sender back: all of 200 MB is taken while the receiver stands still', async () => {
+    const total = 200_000_000;
+    const said = await world.run<{ sentAtRest: number; heldKib: number; received: number }>(
+      'stall',
+      'blocking',
+      total,
+      65_536,
+      500,
+    );
+    assert.equal(said.sentAtRest, total);
+    assert.ok(said.heldKib > 150_000, JSON.stringify(said));
+    assert.equal(said.received, total);
+  });
+
+  test('a program whose daemon is gone gets an error, and no hole in its stream', async () => {
+    const other = await SkmsgWorld.create(4);
+    const script = `
+      const net = require('net');
+      const server = net.createServer((socket) => socket.on('data', () => {}).on('error', () => {})).listen(${SERVER_PORT}, () => {
+        const caller = net.connect(${SERVER_PORT}, '127.0.0.1', () => {
+          caller.write('before', () => console.log('sent'));
+          process.stdin.once('data', () => caller.write('after'));
+        });
+        caller.on('error', ({ code }) => { console.log('error', code); process.exit(); });
+      });`;
+    const child = other.host.spawn(process.execPath, ['-e', script], { stdio: ['pipe', 'pipe', 'inherit'] });
+    try {
+      const lines: string[] = [];
+      child.stdout?.on('data', (chunk: Buffer) => lines.push(chunk.toString()));
+      await eventually('the program has sent', () => lines.join('').includes('sent'));
+      await eventually('both ends are taken over', () => other.pool.takenCount === 2);
+      other.relay[Symbol.dispose]();
+      other.pool.close();
+      child.stdin?.write('go\n');
+      await eventually('the program hears of it', () => lines.join('').includes('error EACCES'));
+    } finally {
+      child.kill('SIGKILL');
+      await other[Symbol.asyncDispose]();
+    }
+  });
+});
