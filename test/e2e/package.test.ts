@@ -59,7 +59,7 @@ console.log(listDevices().length, device.port().state);
 `,
     );
     const { stdout } = await run(node, ['user.ts'], { env, cwd: dir });
-    assert.equal(stdout, '42 function MillraceError 1\n2 ACTIVE\n');
+    assert.equal(stdout, '42 function MillraceError 1\n3 ACTIVE\n');
     const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'esnext', '--types', 'node'];
     const roots = ['--typeRoots', join(root, 'node_modules/@types')];
     await run(join(root, 'node_modules/.bin/tsc'), [...options, ...roots, 'user.ts'], { cwd: dir });
