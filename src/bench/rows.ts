@@ -5,22 +5,22 @@ import { didYouMean } from '../suggest.ts';
 import { nativeRows } from './native.ts';
 import { roceRows } from './roce.ts';
 import type { Row } from './row.ts';
+import { steerRows } from './steer.ts';
 import { verbsRows } from './verbs.ts';
 import { verbsRxeRows } from './verbs-rxe.ts';
 
-export const rows: readonly Row[] = [...nativeRows, ...verbsRows, ...verbsRxeRows, ...roceRows];
+export const rows: readonly Row[] = [...nativeRows, ...verbsRows, ...verbsRxeRows, ...roceRows, ...steerRows];
 
-/** Ids, or patterns with `*` (`native.*`, `proxy.redis.*`); none means all. In the table's order, each once. */
+/**
+ * Ids, groups (`steer` and `steer.connect` mean all ids that go on with a dot), or patterns with `*` (`native.*`,
+ * `*.bulk.3`); none means all. In the table's order, each once.
+ */
 export function selectRows(patterns: readonly string[], all: readonly Row[] = rows): readonly Row[] {
   if (patterns.length === 0) return all;
   const matchers = patterns.map((pattern) => {
-    const matcher = new RegExp(
-      `^${pattern
-        .split('*')
-        .map((part) => RegExp.escape(part))
-        .join('.*')}$`,
-    );
-    if (all.some(({ id }) => matcher.test(id))) return matcher;
+    // What is an id itself is no group: `native.crossing` leaves `native.crossing.5` out.
+    const found = [pattern, `${pattern}.*`].map(matcherOf).find((matcher) => all.some(({ id }) => matcher.test(id)));
+    if (found !== undefined) return found;
     const hint = didYouMean(
       pattern,
       all.map(({ id }) => id),
@@ -28,4 +28,13 @@ export function selectRows(patterns: readonly string[], all: readonly Row[] = ro
     throw new UsageError(`no benchmark '${pattern}'${hint}; 'millrace bench --list' lists them`);
   });
   return all.filter(({ id }) => matchers.some((matcher) => matcher.test(id)));
+}
+
+function matcherOf(pattern: string): RegExp {
+  return new RegExp(
+    `^${pattern
+      .split('*')
+      .map((part) => RegExp.escape(part))
+      .join('.*')}$`,
+  );
 }

@@ -33,7 +33,7 @@ export const addBench: AddCommand = (program, { world, finish }) => {
   program
     .command('bench')
     .description('measure rows of the table of targets against their rivals, in one run')
-    .argument('[ids...]', 'ids, or patterns such as native.* (default: all)')
+    .argument('[ids...]', 'ids, groups such as steer, or patterns such as native.* (default: all)')
     .option('--quick', 'fewer and shorter rounds, under 45 s a row')
     .option('--list', 'list the ids and what they measure')
     .option('--plot <dir>', 'write an SVG per row into this folder')
