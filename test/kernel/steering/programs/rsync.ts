@@ -79,7 +79,9 @@ export async function tryRsync(world: World): Promise<unknown> {
   const pushed = describe(served);
   rmSync(join(source, 'folder 3'), { recursive: true });
   writeFileSync(join(source, 'folder 4', 'déjà', 'file-7'), Buffer.concat([content(9), content(8), content(7)]));
-  const changes = await rsync('--checksum', '--itemize-changes', `${source}/`, address(`[${world.b.ipv6}]`));
+  const itemized = await rsync('--checksum', '--itemize-changes', `${source}/`, address(`[${world.b.ipv6}]`));
+  // Whether the second of a file's time has changed, too, is a matter of luck.
+  const changes = itemized.replace(/^(<f..)t/gm, '$1.');
   await rsync('--whole-file', address(world.b.ipv4), `${back}/`);
   return { pushed, changes, changed: describe(served), isSame: describe(source) === describe(back) };
 }
