@@ -8,6 +8,7 @@ import { prepareImage } from './image.ts';
 import { type Link, makeLink } from './link.ts';
 import { Machine } from './machine.ts';
 import { addRxe, type RxeDevice, type RxeOptions } from './rxe.ts';
+import { withSecondTry } from './second-try.ts';
 import { type CommandResult, lastLines, type RunOptions } from './session.ts';
 import { checkMemory, type GuestOptions, type GuestSpec, guestSpec } from './spec.ts';
 
@@ -47,7 +48,10 @@ export class Guest implements AsyncDisposable {
     const spec = guestSpec(options);
     options.signal?.throwIfAborted();
     checkMemory(spec);
-    return Guest.bootOnLink(options, options.network === undefined ? null : await makeLink(options.network));
+    const { network, signal } = options;
+    return withSecondTry(signal, async () =>
+      Guest.bootOnLink(options, network === undefined ? null : await makeLink(network)),
+    );
   }
 
   /** For guests that are cabled to each other. Takes over the link. */

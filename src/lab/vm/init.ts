@@ -92,7 +92,7 @@ exec chroot . /bin/sh -c '
   echo "millrace-init: the agent ended with status $?"
   echo o > /proc/sysrq-trigger
   sleep 60
-' init "$node" /run/millrace-guest/agent/agent-main.mjs ${agentPort} $fifo
+' init "$node" --liftoff-only /run/millrace-guest/agent/agent-main.mjs ${agentPort} $fifo
 `;
 
 export interface InitArguments {

@@ -4,6 +4,7 @@ import { Socket } from '../../native/socket.ts';
 import { Guest } from './guest.ts';
 import { prepareImage } from './image.ts';
 import { cableEnd } from './link.ts';
+import { withSecondTry } from './second-try.ts';
 import { checkMemory, type GuestOptions, guestSpec } from './spec.ts';
 
 export interface PairOptions extends Omit<GuestOptions, 'name' | 'network'> {
@@ -27,6 +28,10 @@ export class GuestPair implements AsyncDisposable {
   }
 
   static async boot(options: PairOptions = {}): Promise<GuestPair> {
+    return withSecondTry(options.signal, () => GuestPair.#boot(options));
+  }
+
+  static async #boot(options: PairOptions): Promise<GuestPair> {
     const { names = ['vm-a', 'vm-b'], mtu = 1500, ...rest } = options;
     const optionsOf = (index: 0 | 1): GuestOptions => ({
       ...rest,
