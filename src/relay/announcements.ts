@@ -144,7 +144,8 @@ export class Announcements implements AsyncDisposable {
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       const where = `${listen.host} port ${listen.port}`;
-      throw new MillraceError('MILLRACE_ERR_FAILED', `listen for peers on ${where}: ${code}`, { cause: error });
+      const hint = code === 'EADDRINUSE' ? ' (in use; choose another with --control-port)' : '';
+      throw new MillraceError('MILLRACE_ERR_FAILED', `listen for peers on ${where}: ${code}${hint}`, { cause: error });
     }
     const address = this.#server.address();
     this.#port = typeof address === 'object' && address !== null ? address.port : 0;

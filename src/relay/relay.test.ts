@@ -27,7 +27,7 @@ describe('a relay', () => {
     const [taken = ip('127.0.0.1', 0)] = world.relay.addresses;
     const { steering } = world;
     assert.throws(() => Relay.start({ listen: [taken], steering }), {
-      message: `listen on ${formatAddress(taken)}: the port is in use`,
+      message: `listen on ${formatAddress(taken)}: the port is in use; choose another with --listen ADDR:PORT`,
     });
     assert.throws(() => Relay.start({ listen: [ip('192.0.2.1', 0)], steering }), /this host has no such address/);
     assert.throws(() => Relay.start({ listen: [], steering }), { code: 'MILLRACE_ERR_USAGE' });

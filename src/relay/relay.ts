@@ -276,7 +276,7 @@ function refuse(caller: Socket, server: Socket): void {
 }
 
 function reasonOf(error: SystemError): string {
-  if (error.code === 'EADDRINUSE') return 'the port is in use';
+  if (error.code === 'EADDRINUSE') return 'the port is in use; choose another with --listen ADDR:PORT';
   if (error.code === 'EADDRNOTAVAIL') return 'this host has no such address';
   if (error.code === 'EACCES') return 'ports below 1024 need more rights';
   return error.code;
