@@ -1,5 +1,5 @@
-// Booting once more. On an emulated processor (QEMU 7.2) V8 crashes now and then while it compiles, and with it the
-// agent that makes a guest usable: about one boot in a hundred.
+// Booting once more. On an emulated processor (QEMU 7.2) V8 crashes now and then while it compiles, and the agent that
+// makes a guest usable runs on it.
 
 import { MillraceError } from '../../errors.ts';
 
