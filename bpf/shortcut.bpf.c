@@ -12,8 +12,8 @@
 //  TCP_CONNECT          the caller's SYN has not left: `wanted` says who calls, by both addresses
 //  RWND_INIT            the SYN was received by a program that is steered as well: the callee is local
 //  ACTIVE_ESTABLISHED   the caller joins, if the callee is local; all others never see a sockhash
-//  PASSIVE_ESTABLISHED  the callee joins, once its sequence numbers prove that this is the caller's other end (the same
-//                       addresses may be in use in another network namespace), and makes the link of the two
+//  PASSIVE_ESTABLISHED  the callee joins, once it is sure that this is the caller's other end (the same addresses may
+//                       be in use in another network namespace), and makes the link of the two
 #include "socket.bpf.h"
 
 #define CREDIT_BYTES (4 << 20)
@@ -28,6 +28,7 @@
 
 // Only one of the objects that are linked may declare it.
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 // How a task that sleeps in recv() is woken; epoll and poll have functions of their own.
 extern const void woken_wake_function __ksym __weak;
 
@@ -41,7 +42,7 @@ struct call {
   __u32 is_local;
 };
 
-// One direction of a link. Only its sender writes here; bytes and messages are counted modulo 2^32.
+// One direction of a link. Bytes and messages are counted modulo 2^32.
 struct lane {
   __u32 bytes, messages;           // redirected so far
   __u32 mark_bytes, mark_messages; // where these two were a while ago,
@@ -54,13 +55,14 @@ struct lane {
 struct link {
   __u64 caller, callee; // tcp_sock
   __u64 callee_cookie;
-  struct lane to_caller, to_callee;
 };
 
-// What a socket knows of its link.
+// What a socket knows of its link. Only its own programs write here.
 struct membership {
   __u64 link; // the caller's cookie
+  __u64 peer; // the other end's: a caller hears of it with its first message
   __u32 is_caller;
+  struct lane lane; // to the other end
   __u32 unused;
 };
 
@@ -185,18 +187,35 @@ static __always_inline void call(struct bpf_sock_ops *ctx) {
   watch_state(ctx);
 }
 
+// Whether the packet that is being received was sent by this very socket.
+//
+// Within one network namespace the addresses say so. Between two, neither they nor the sequence numbers do: those are a
+// hash of the addresses, the same in all namespaces, and a clock of 64 ns, and two programs that are started together
+// do connect in the same tick. What a socket sends bears its sk_txhash, which is random, over loopback and veth alike.
+static __always_inline bool is_sent_by(struct bpf_sock_ops *ctx, const struct sock *receiver,
+                                       const struct sock *sender) {
+  if (receiver->__sk_common.skc_net.net == sender->__sk_common.skc_net.net) return true;
+  const struct bpf_sock_ops_kern *kernel = bpf_cast_to_kern_ctx(ctx);
+  const struct sk_buff *packet = kernel->skb;
+  return packet && packet->hash && packet->hash == sender->sk_txhash;
+}
+
 static __always_inline void answer(struct bpf_sock_ops *ctx) {
   struct pair callers = {};
   fill_callers_pair(&callers, ctx);
-  const struct call *call = bpf_map_lookup_elem(&wanted, &callers);
-  struct tcp_sock *tcp = call && ctx->sk ? bpf_skc_to_tcp_sock(ctx->sk) : NULL;
+  const struct call *found = bpf_map_lookup_elem(&wanted, &callers);
+  struct tcp_sock *tcp = found && ctx->sk ? bpf_skc_to_tcp_sock(ctx->sk) : NULL;
   if (!tcp) return;
-  const struct tcp_sock *mine = AS(tcp_sock, tcp), *theirs = AS(tcp_sock, call->socket);
+  // The entry may be used for another call at any time: what counts is one copy, whose parts fit together.
+  const struct call call = *found;
+  if ((__u64)AS(sock, call.socket)->__sk_common.skc_cookie.counter != call.cookie) return;
+  const struct tcp_sock *mine = AS(tcp_sock, tcp), *theirs = AS(tcp_sock, call.socket);
   // Data may have come with the SYN, or be under way: it has not been read.
-  if (mine->copied_seq != call->first_seq + 1 || theirs->copied_seq != mine->write_seq) return;
-  const __u64 cookie = bpf_get_socket_cookie(ctx), key = call->cookie;
-  const struct link link = {.caller = call->socket, .callee = (__u64)tcp, .callee_cookie = cookie};
-  const struct membership membership = {.link = key};
+  if (mine->copied_seq != call.first_seq + 1 || theirs->copied_seq != mine->write_seq) return;
+  if (!is_sent_by(ctx, AS(sock, tcp), AS(sock, call.socket))) return;
+  const __u64 cookie = bpf_get_socket_cookie(ctx), key = call.cookie;
+  const struct link link = {.caller = call.socket, .callee = (__u64)tcp, .callee_cookie = cookie};
+  const struct membership membership = {.link = key, .peer = key};
   if (!join(ctx, cookie, &membership)) return;
   // From here on the caller's messages find their way: both are in their places.
   bpf_map_update_elem(&links, &key, &link, BPF_ANY);
@@ -333,21 +352,37 @@ static __always_inline bool has_credit(struct lane *lane, const struct sock *rec
   return lane->messages - lane->read_messages < CREDIT_MESSAGES;
 }
 
+// Whether it is known where to redirect to. Entries of a map that are deleted are used again at once: what was read is
+// only this link's when the link is still there afterwards.
+static __always_inline bool knows_peer(struct membership *me, const struct link *link) {
+  if (me->peer) return true;
+  const __u64 key = me->link, peer = link->callee_cookie;
+  if (!bpf_map_lookup_elem(&links, &key)) return false;
+  me->peer = peer;
+  return true;
+}
+
 SEC("sk_msg")
 int shortcut_message(struct sk_msg_md *ctx) {
   struct bpf_sock *sk = ctx->sk;
-  const struct membership *me = sk ? bpf_sk_storage_get(&memberships, sk, NULL, 0) : NULL;
+  struct membership *me = sk ? bpf_sk_storage_get(&memberships, sk, NULL, 0) : NULL;
   if (!me) return SK_PASS;
+  struct lane *lane = &me->lane;
   const __u64 key = me->link;
-  struct link *link = bpf_map_lookup_elem(&links, &key);
-  if (!link) return SK_PASS; // the other end does not take part, or is gone: TCP
+  const struct link *link = bpf_map_lookup_elem(&links, &key);
+  if (!link || !knows_peer(me, link)) { // the other end does not take part, not yet, or is gone: TCP
+    lane->is_by_tcp = 1;
+    return SK_PASS;
+  }
 
   const __u64 from = me->is_caller ? link->caller : link->callee;
   const __u64 to = me->is_caller ? link->callee : link->caller;
-  struct lane *lane = me->is_caller ? &link->to_callee : &link->to_caller;
   const struct sock *receiver = AS(sock, to);
+  __u64 target = me->peer;
+  // A peer that has just gone is not found: that must not become an SK_DROP, which would be for ever.
   if (!has_order(lane, from, to, receiver) || !has_credit(lane, receiver, ctx->size) || is_memory_short(receiver) ||
-      has_ulp(from) || has_ulp(to)) {
+      has_ulp(from) || has_ulp(to) ||
+      bpf_msg_redirect_hash(ctx, &shortcut_sockets, &target, BPF_F_INGRESS) != SK_PASS) {
     lane->is_by_tcp = 1;
     count_message(SHORTCUT_BY_TCP);
     return SK_PASS;
@@ -356,9 +391,6 @@ int shortcut_message(struct sk_msg_md *ctx) {
   lane->bytes += ctx->size;
   lane->messages += 1;
   count_message(SHORTCUT_REDIRECTED);
-  __u64 target = me->is_caller ? link->callee_cookie : key;
-  // A peer that has just gone must not make this an SK_DROP, which would be for ever.
-  bpf_msg_redirect_hash(ctx, &shortcut_sockets, &target, BPF_F_INGRESS);
   return SK_PASS;
 }
 

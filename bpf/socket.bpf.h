@@ -11,6 +11,10 @@ typedef struct {
   int counter;
 } __attribute__((preserve_access_index)) atomic_t;
 
+typedef struct {
+  __s64 counter;
+} __attribute__((preserve_access_index)) atomic64_t;
+
 struct list_head {
   struct list_head *next;
 } __attribute__((preserve_access_index));
@@ -48,6 +52,7 @@ struct sock_common {
   struct proto *skc_prot;
   possible_net_t skc_net;
   unsigned long skc_flags;
+  atomic64_t skc_cookie;
 } __attribute__((preserve_access_index));
 
 enum sock_flags { SOCK_ZEROCOPY = 18 };
@@ -63,7 +68,16 @@ struct sock {
   int sk_rcvlowat;
   int sk_rcvbuf;
   __u8 sk_userlocks : 4;
+  __u32 sk_txhash;
   struct socket_wq *sk_wq;
+} __attribute__((preserve_access_index));
+
+struct sk_buff {
+  __u32 hash;
+} __attribute__((preserve_access_index));
+
+struct bpf_sock_ops_kern {
+  struct sk_buff *skb;
 } __attribute__((preserve_access_index));
 
 struct inet_connection_sock {

@@ -220,6 +220,25 @@ describe('the shortcut', { skip }, () => {
     assert.ok((both.shortcutCounters()?.redirected ?? 0) > 0);
   });
 
+  test('connections with the same sequence numbers as well, in two network namespaces, are not mixed up', async () => {
+    using both = Steering.create({
+      instance: `${world.steering.instance}-both`,
+      cgroup: dirname(world.plain.cgroup),
+      rules: parseRules('shortcut'),
+    });
+    world.steering.setRules(parseRules('pass'));
+    // The callers' numbers are the same each time; the callees' are when both are called in the same 64 ns.
+    world.flow.env = { FLOW_CALLER_PORT: '10000', FLOW_CALLEE_PORT: '7000', FLOW_FIRST_SEQ: '1000000' };
+    const start = Math.round(Number(process.hrtime.bigint()) / 1e6) + 300;
+    const meetings = [world.plain, world.short].map((host, index) =>
+      world.flow.run<{ right: number; wrong: number }>(host, '127.0.0.1', 'meet', 10_000, start, 0.3, index),
+    );
+    for (const { right, wrong } of await Promise.all(meetings)) assert.ok(right > 100 && wrong === 0);
+    world.flow.env = {};
+    world.steering.setRules(parseRules('shortcut'));
+    assert.ok((both.shortcutCounters()?.redirected ?? 0) > 100);
+  });
+
   test('programs in two network namespaces of one host take it, too', async () => {
     using both = Steering.create({
       instance: `${world.steering.instance}-both`,

@@ -12,7 +12,10 @@ const LIMIT_MS = 100_000;
 
 export class FlowProgram implements Disposable {
   readonly file: string;
-  /** FLOW_CALLER_PORT and FLOW_CALLEE_PORT choose the ports, FLOW_RECEIVE_BUFFER the buffer of one that stands still. */
+  /**
+   * FLOW_CALLER_PORT and FLOW_CALLEE_PORT choose the ports, FLOW_FIRST_SEQ the caller's first sequence number,
+   * FLOW_RECEIVE_BUFFER the buffer of one that stands still.
+   */
   env: Readonly<Record<string, string>> = {};
   readonly #folder = mkdtempSync(join(tmpdir(), 'millrace-flow-'));
 

@@ -23,6 +23,8 @@ void must(bool is_so, const char *what);
 int chosen_number(const char *name);
 int listen_at(const char *address, int *port);
 int call(const char *address, int port);
+// call() connects at this time of now_ms(), when it is still to come.
+extern double connect_at_ms;
 struct ends connect_ends(const char *address);
 void set_nonblocking(int fd);
 

@@ -56,6 +56,17 @@ int listen_at(const char *address, int *port) {
   return fd;
 }
 
+double connect_at_ms = 0;
+
+// The sequence number that a connection is to begin with.
+static void choose_first_seq(int fd, unsigned first_seq) {
+  const int on = TCP_REPAIR_ON, off = TCP_REPAIR_OFF_NO_WP, queue = TCP_SEND_QUEUE;
+  must(setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof(on)) == 0, "TCP_REPAIR");
+  must(setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, &queue, sizeof(queue)) == 0, "TCP_REPAIR_QUEUE");
+  must(setsockopt(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &first_seq, sizeof(first_seq)) == 0, "TCP_QUEUE_SEQ");
+  must(setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off)) == 0, "TCP_REPAIR");
+}
+
 int call(const char *address, int port) {
   struct sockaddr_storage to, from;
   const socklen_t length = parse(address, port, &to);
@@ -65,6 +76,9 @@ int call(const char *address, int port) {
     parse(address, chosen_number("FLOW_CALLER_PORT"), &from);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     must(bind(fd, (struct sockaddr *)&from, length) == 0, "bind");
+  }
+  if (chosen_number("FLOW_FIRST_SEQ")) choose_first_seq(fd, (unsigned)chosen_number("FLOW_FIRST_SEQ"));
+  while (now_ms() < connect_at_ms) {
   }
   must(connect(fd, (struct sockaddr *)&to, length) == 0, "connect");
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

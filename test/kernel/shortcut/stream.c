@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -164,4 +165,38 @@ static void bulk(const char *address, int argc, char **argv) {
   wait(NULL);
 }
 
-const struct scenario stream_scenarios[] = {{"stream", stream}, {"roundtrip", roundtrip}, {"bulk", bulk}, {0}};
+static bool says(int from, int to, char name) {
+  const struct timeval most = {.tv_sec = 5};
+  char heard = 0;
+  setsockopt(to, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+  send_all(from, &name, 1);
+  return recv(to, &heard, 1, 0) == 1 && heard == name;
+}
+
+// meet TIMES START_MS EVERY_MS NAME: connects at given times, from a port for each of them, so that two of these in two
+// namespaces do the same at once. Who is late leaves times out.
+static void meet(const char *address, int argc, char **argv) {
+  must(argc == 4, "meet TIMES START_MS EVERY_MS NAME");
+  const int times = atoi(argv[0]), first_port = chosen_number("FLOW_CALLER_PORT");
+  const double start = atof(argv[1]), every = atof(argv[2]);
+  int right = 0, wrong = 0, port = chosen_number("FLOW_CALLEE_PORT");
+  const int listener = listen_at(address, &port);
+  for (int next = 0; next < times && !wrong; next++) {
+    const double passed = (now_ms() - start) / every;
+    if (passed > next) next = (int)passed + 1;
+    char text[16];
+    snprintf(text, sizeof(text), "%d", first_port + next);
+    setenv("FLOW_CALLER_PORT", text, 1);
+    connect_at_ms = start + next * every;
+    const int caller = call(address, port), callee = accept(listener, NULL, NULL);
+    const bool is_so = says(caller, callee, argv[3][0]) && says(callee, caller, argv[3][0]);
+    right += is_so;
+    wrong += !is_so;
+    close(caller);
+    close(callee);
+  }
+  printf("{\"right\":%d,\"wrong\":%d}\n", right, wrong);
+}
+
+const struct scenario stream_scenarios[] = {
+    {"stream", stream}, {"roundtrip", roundtrip}, {"bulk", bulk}, {"meet", meet}, {0}};
