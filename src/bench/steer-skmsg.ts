@@ -2,9 +2,8 @@
 //
 //   steer-skmsg CGROUP INSTANCE ADDRESS:PORT
 
+import { Lane, LaneDriver } from '../lane/index.ts';
 import { type Address, formatAddress, pollEvents, SharedMemory } from '../native/index.ts';
-import { Lane } from '../relay/lane.ts';
-import { LaneDriver } from '../relay/lane-driver.ts';
 import { type ProxyConnection, parseEndpoint, parseRule, Steering } from '../steering/index.ts';
 
 const CHUNK_BYTES = 256 * 1024;

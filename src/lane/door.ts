@@ -17,6 +17,8 @@ export interface DoorOptions {
   readonly address: Address;
   /** Of each accepted socket; they inherit it. */
   readonly bufferBytes: number;
+  /** Other lanes have doors at the same address: the kernel spreads the callers. */
+  readonly isShared?: boolean;
   /** Takes the socket over, also when it throws; unless it throws a shortage (see `isShortage`): then it is asked again later. */
   readonly onCaller: (socket: Socket) => void;
   /** Accepting pauses until there is room again. Told once, however often that is tried. */
@@ -41,6 +43,7 @@ export class Door implements Watched, Resumable, Disposable {
     this.#options = options;
     this.#listener = undo.use(Socket.stream(address.family));
     this.#listener.setOption('reuseAddress', 1);
+    if (options.isShared === true) this.#listener.setOption('reusePort', 1);
     if (address.family === 'ipv6') this.#listener.setOption('ipv6Only', 1);
     // Before listen: the window's scale is agreed on in the first packet.
     this.#listener.setOption('receiveBuffer', bufferBytes);

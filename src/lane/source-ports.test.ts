@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 import { describe, test } from 'node:test';
 import { SystemError } from '../errors.ts';
 import { type Address, Poller, pollEvents, Socket } from '../native/index.ts';
-import { listen } from './fixtures/relayed.ts';
+import { listen } from '../relay/fixtures/relayed.ts';
 import { SourcePorts } from './source-ports.ts';
 
 /** A loopback address that no other test uses: its ports are its own. */

@@ -1,8 +1,8 @@
 // A connection that is carried: two sockets whose bytes, ends and resets each become the other's.
 
 import { SystemError } from '../errors.ts';
+import type { Resumable } from '../lane/index.ts';
 import { AGAIN, type Socket } from '../native/index.ts';
-import type { Resumable } from './lane.ts';
 import { Leg, type LegOwner } from './leg.ts';
 import type { Pump } from './pump.ts';
 

@@ -3,12 +3,9 @@
 import type { MillraceError } from '../errors.ts';
 import { type Address, ip } from '../native/index.ts';
 import {
-  addressOf,
   type Endpoint,
-  eventKinds,
-  ListenerTable,
+  followListeners,
   ownAddresses,
-  reachableAt,
   type Service,
   Steering,
   type SteerRule,
@@ -19,8 +16,6 @@ import { Relay, type RelaySteering } from './relay.ts';
 
 /** Of the relay itself; 0 would do, and a fixed one is easier to recognise in ss(8). */
 export const DEFAULT_RELAY_PORT = 4789;
-/** Listeners outside the cgroup, and addresses that come and go, raise no event: look now and then. */
-const LOOK_MS = 1000;
 
 export interface DaemonOptions {
   /** What peers call this relay. */
@@ -80,7 +75,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   );
   for (const endpoint of options.announce ?? []) announcements.announceHere(endpoint);
   const ownPorts = new Set([announcements.port, ...relay.addresses.map(portOf)]);
-  undo.use(followListeners(steering, announcements, ownPorts));
+  const told = announcements;
+  const follower = undo.use(followListeners(ownPorts, (endpoints) => told.setListeners(endpoints)));
+  steering.onEvent((event) => follower.onEvent(event));
   steering.serve(serviceOf(relay.addresses));
   const all = undo.move();
   const close = async (): Promise<void> => {
@@ -88,41 +85,6 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     await all.disposeAsync();
   };
   return { relay, steering, announcements, close, [Symbol.asyncDispose]: close };
-}
-
-/** Keeps the announcements up to date with the kernel's listeners. */
-function followListeners(steering: Steering, announcements: Announcements, ownPorts: ReadonlySet<number>): Disposable {
-  const table = new ListenerTable();
-  let isLooking = false;
-  let isOver = false;
-  const look = (): void => {
-    isLooking = false;
-    if (isOver) return;
-    table.refresh();
-    const addresses = ownAddresses();
-    const listeners = table.all.filter(({ port }) => !ownPorts.has(port));
-    announcements.setListeners(listeners.flatMap((one) => reachableAt(one, addresses)).filter(isReachable));
-  };
-  look();
-  steering.onEvent(({ kind }) => {
-    if ((kind !== eventKinds.listen && kind !== eventKinds.unlisten) || isLooking) return;
-    isLooking = true;
-    // One look for a crowd of events, and after the kernel has finished what it told of.
-    setImmediate(look);
-  });
-  const timer = setInterval(look, LOOK_MS);
-  return {
-    [Symbol.dispose]: () => {
-      isOver = true;
-      clearInterval(timer);
-    },
-  };
-}
-
-/** By others than this host. */
-function isReachable(endpoint: Endpoint): boolean {
-  const host = hostOf(addressOf(endpoint));
-  return !host.startsWith('127.') && host !== '::1' && !host.startsWith('fe80');
 }
 
 function defaultListen(): readonly Address[] {

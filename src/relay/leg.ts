@@ -1,8 +1,7 @@
 // One leg of a carried connection: a socket, what is known of it, and the bytes from it that the other leg has not taken yet.
 
+import type { Lane, PooledBuffer, Watched } from '../lane/index.ts';
 import { pollEvents, type Socket } from '../native/index.ts';
-import type { PooledBuffer } from './buffer-pool.ts';
-import type { Lane, Watched } from './lane.ts';
 
 const EVENTS = pollEvents.in | pollEvents.out | pollEvents.peerClosed | pollEvents.urgent | pollEvents.edge;
 const { in: IN, out: OUT, error: ERROR, hangup: HANGUP, peerClosed: PEER_CLOSED, urgent: URGENT } = pollEvents;

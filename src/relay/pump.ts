@@ -1,9 +1,8 @@
 // The pump of a lane: the memory its connections share, their totals, and patience with those that were reset.
 
+import { BufferPool, type Lane, type PooledBuffer, type Watched } from '../lane/index.ts';
 import { pollEvents, type Socket, TimerFd } from '../native/index.ts';
-import { BufferPool, type PooledBuffer } from './buffer-pool.ts';
 import { CarriedConnection, type ConnectionEnd } from './carried-connection.ts';
-import type { Lane, Watched } from './lane.ts';
 
 /** How often a connection that was reset is looked at, and how often without progress until the rest is dropped. */
 const LOOK_NS = 5_000_000;

@@ -1,13 +1,10 @@
 // The relay: takes connections that were steered here and carries them to where they were meant to go, over plain TCP.
 
 import { MillraceError, SystemError, UsageError } from '../errors.ts';
+import { Door, isShortage, Lane, LaneDriver, SourcePorts } from '../lane/index.ts';
 import { type Address, formatAddress, Socket } from '../native/index.ts';
 import type { CarriedConnection, ConnectionEnd } from './carried-connection.ts';
-import { Door, isShortage } from './door.ts';
-import { Lane } from './lane.ts';
-import { LaneDriver } from './lane-driver.ts';
 import { Pump } from './pump.ts';
-import { SourcePorts } from './source-ports.ts';
 
 /** What the relay asks of the steering, and tells it. */
 export interface RelaySteering {

@@ -1,5 +1,6 @@
 // Whose connections are carried, and how they reach the daemon.
 
+export { ConnectionMaps, type TakenConnection } from './connection-maps.ts';
 export { addressOf, endpointOf, formatEndpoint, parseEndpoint } from './endpoint.ts';
 export {
   type Check,
@@ -11,6 +12,7 @@ export {
   verdictWords,
   type Which,
 } from './explain.ts';
+export { followListeners, type ListenerFollower } from './follow-listeners.ts';
 export { type Connection, type Endpoint, type Event, eventKinds, verdicts } from './layouts.ts';
 export { ListenerTable, ownAddresses, reachableAt, scanListeners } from './listeners.ts';
 export { type MethodName, tryMethods } from './object.ts';

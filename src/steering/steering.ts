@@ -13,22 +13,18 @@ import {
   monotonicNs,
   RingBuffer,
 } from '../native/index.ts';
-import { addressOf, endpointBytes, endpointOf } from './endpoint.ts';
+import { ConnectionMaps, type TakenConnection } from './connection-maps.ts';
+import { endpointBytes, endpointOf } from './endpoint.ts';
 import {
   ANNOUNCEMENT_BYTES,
-  CONNECTION_BYTES,
-  type Connection,
-  ENDPOINT_BYTES,
   type Endpoint,
   type Event,
   RULE_SET_BYTES,
-  readConnection,
   readEvent,
   SETTINGS_BYTES,
   type Settings,
   verdicts,
   writeAnnouncement,
-  writeEndpoint,
   writeSettings,
 } from './layouts.ts';
 import { checkMethods, type LoadedMethods, loadMethods } from './methods.ts';
@@ -68,6 +64,7 @@ export class Steering implements Disposable {
   readonly #loaded: LoadedMethods;
   readonly #object: BpfObject;
   readonly #maps: Readonly<Record<MapName, BpfMap>>;
+  readonly #connections: ConnectionMaps;
   readonly #events: RingBuffer;
   readonly #undo: DisposableStack;
   #rules: readonly SteerRule[] = [];
@@ -135,6 +132,7 @@ export class Steering implements Disposable {
       verdicts: open('verdicts'),
       events: open('events'),
     };
+    this.#connections = new ConnectionMaps(this.#maps.steered, this.#maps.callers);
     this.#events = undo.use(new RingBuffer(object.mapFd('events'), EVENTS_BYTES));
     this.#undo = undo.move();
   }
@@ -214,24 +212,17 @@ export class Steering implements Disposable {
   }
 
   /** What a connection that was just accepted is about; undefined when it was not steered here. Only once. */
-  take(client: Address): { readonly original: Address; readonly connection: Connection } | undefined {
-    const key = endpointBytes(endpointOf(client));
-    const value = new Uint8Array(CONNECTION_BYTES);
-    if (!this.#maps.steered.lookup(key, value)) return undefined;
-    this.#maps.steered.delete(key);
-    const connection = readConnection(new DataView(value.buffer), 0);
-    return { original: addressOf(connection.original), connection };
+  take(client: Address): TakenConnection | undefined {
+    return this.#connections.take(client);
   }
 
   /** Before calling a server from `local`: whom the server shall see. */
   nameCaller(local: Address, client: Address): void {
-    const bytes = new Uint8Array(ENDPOINT_BYTES);
-    writeEndpoint(new DataView(bytes.buffer), 0, endpointOf(client));
-    this.#maps.callers.update(endpointBytes(endpointOf(local)), bytes);
+    this.#connections.nameCaller(local, client);
   }
 
   forgetCaller(local: Address): void {
-    this.#maps.callers.delete(endpointBytes(endpointOf(local)));
+    this.#connections.forgetCaller(local);
   }
 
   /** Connects that a rule was about, and listeners that came and went. */

@@ -1,0 +1,7 @@
+// A lane: one thread's event loop, and what its connections share.
+
+export { BufferPool, type PooledBuffer } from './buffer-pool.ts';
+export { Door, isShortage } from './door.ts';
+export { Lane, type Resumable, type Watched } from './lane.ts';
+export { LaneDriver } from './lane-driver.ts';
+export { SourcePorts } from './source-ports.ts';

@@ -1,0 +1,61 @@
+// The two maps that a daemon reads and writes for each connection: who came, and whom a server is to see.
+
+import { join } from 'node:path';
+import { type Address, BpfMap } from '../native/index.ts';
+import { addressOf, endpointBytes, endpointOf } from './endpoint.ts';
+import { CONNECTION_BYTES, type Connection, ENDPOINT_BYTES, readConnection, writeEndpoint } from './layouts.ts';
+import { folderOf } from './pins.ts';
+
+export interface TakenConnection {
+  readonly original: Address;
+  readonly connection: Connection;
+}
+
+export class ConnectionMaps implements Disposable {
+  readonly #steered: BpfMap;
+  readonly #callers: BpfMap;
+
+  /** Of an instance that is pinned: for threads other than the one that made it. */
+  static open(instance: string): ConnectionMaps {
+    using undo = new DisposableStack();
+    const open = (name: string): BpfMap => undo.use(BpfMap.openPinned(join(folderOf(instance), name)));
+    const maps = new ConnectionMaps(open('steered'), open('callers'));
+    undo.move();
+    return maps;
+  }
+
+  constructor(steered: BpfMap, callers: BpfMap) {
+    this.#steered = steered;
+    this.#callers = callers;
+  }
+
+  /** What a connection that was just accepted is about; undefined when it was not steered here. Only once. */
+  take(client: Address): TakenConnection | undefined {
+    const key = endpointBytes(endpointOf(client));
+    const value = new Uint8Array(CONNECTION_BYTES);
+    if (!this.#steered.lookup(key, value)) return undefined;
+    this.#steered.delete(key);
+    const connection = readConnection(new DataView(value.buffer), 0);
+    return { original: addressOf(connection.original), connection };
+  }
+
+  /** Before calling a server from `local`: whom the server shall see. */
+  nameCaller(local: Address, client: Address): void {
+    const bytes = new Uint8Array(ENDPOINT_BYTES);
+    writeEndpoint(new DataView(bytes.buffer), 0, endpointOf(client));
+    this.#callers.update(endpointBytes(endpointOf(local)), bytes);
+  }
+
+  forgetCaller(local: Address): void {
+    this.#callers.delete(endpointBytes(endpointOf(local)));
+  }
+
+  close(): void {
+    this.#steered.close();
+    this.#callers.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
