@@ -8,4 +8,10 @@ registerProvider(softProvider);
 registerProvider(ibverbsProvider);
 
 export * from '../verbs/index.ts';
-export { type FaultPlan, openSoftDevice, type SoftDeviceOptions, type SoftWire } from './soft/index.ts';
+export {
+  defaultRuntimeDir,
+  type FaultPlan,
+  openSoftDevice,
+  type SoftDeviceOptions,
+  type SoftWire,
+} from './soft/index.ts';

@@ -171,6 +171,8 @@ export interface ProviderQp {
   readonly peer: string;
   /** The peer's region in this process, to be written in place; throws UnsupportedError where the wire cannot. */
   mapRemote(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow>;
+  /** An eventfd that the peer rings by `RemoteWindow.ring`, once it has mapped something of ours. Only for epoll. */
+  readonly bellFd?: number | undefined;
   close(): void;
 }
 
@@ -182,5 +184,7 @@ export interface RemoteWindow extends Disposable {
   readonly sizeBytes: number;
   /** False once the peer has revoked it or is gone. */
   readonly isValid: boolean;
+  /** Wakes whoever waits for the bell of the peer's QP. */
+  ring(): void;
   close(): void;
 }

@@ -118,6 +118,15 @@ export class Qp extends VerbsObject {
     return this.#qp.mapRemote(rkey, address, sizeBytes);
   }
 
+  /**
+   * Rung by the peer through the window that `mapRemote` gave it: for epoll, edge-triggered, so that nobody needs to read
+   * it. Undefined where the wire maps nothing.
+   */
+  get bellFd(): number | undefined {
+    this.checkOpen();
+    return this.#qp.bellFd;
+  }
+
   /** Throws what a completion of this QP says, unless it succeeded. */
   throwIfFailed(batch: CompletionBatch, index: number): void {
     if (batch.status(index) !== 0) throw new CompletionError(batch.toCompletion(index), this);

@@ -22,6 +22,7 @@ export class SoftChannel implements ProviderChannel {
 
   take(): readonly ProviderCq[] {
     this.#progress();
+    if (this.#ready.size === 0) return [];
     this.#event.take();
     const ready = [...this.#ready];
     this.#ready.clear();
@@ -34,7 +35,7 @@ export class SoftChannel implements ProviderChannel {
   }
 
   forget(cq: ProviderCq): void {
-    this.#ready.delete(cq);
+    if (this.#ready.delete(cq) && this.#ready.size === 0) this.#event.take();
   }
 
   close(): void {

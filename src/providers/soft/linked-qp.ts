@@ -15,6 +15,7 @@ export interface DirectAccess {
   execute(words: Uint32Array, row: number, local: Pieces): boolean;
   isMapped(rkey: number): boolean;
   map(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow>;
+  readonly bellFd: number;
 }
 
 export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, ResponderOwner {
@@ -159,6 +160,10 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
     return this.#direct === undefined
       ? super.mapRemote(rkey, address, sizeBytes)
       : this.#direct.map(rkey, address, sizeBytes);
+  }
+
+  override get bellFd(): number | undefined {
+    return this.#direct?.bellFd;
   }
 
   protected override disconnect(): void {

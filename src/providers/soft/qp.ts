@@ -215,6 +215,10 @@ export abstract class SoftQp implements ProviderQp, Marked {
     this.onFailed();
   }
 
+  get bellFd(): number | undefined {
+    return undefined;
+  }
+
   mapRemote(_rkey: number, _address: number, _sizeBytes: number): Promise<RemoteWindow> {
     const message = `map memory of ${this.peer}: only the shm wire can, when both are on one machine`;
     return Promise.reject(new UnsupportedError(message));

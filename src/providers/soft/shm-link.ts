@@ -13,7 +13,7 @@ import {
   AGAIN,
   compareSwap64,
   copyMemory,
-  type EventFd,
+  EventFd,
   Fd,
   fetchAdd64,
   high64,
@@ -44,6 +44,8 @@ export interface ShmParts {
 /** A region of the peer, mapped here. */
 interface Mapping {
   readonly memory: SharedMemory;
+  /** Of the peer. */
+  readonly bell: Fd;
   readonly access: number;
   readonly address: number;
 }
@@ -71,6 +73,7 @@ export class ShmLink implements ByteStream, DirectAccess {
   readonly #refused = new Set<number>();
   readonly #onClose: () => void;
   #epoch: number;
+  #bell: EventFd | undefined;
   #isPeerGone = false;
   #isClosed = false;
 
@@ -185,10 +188,13 @@ export class ShmLink implements ByteStream, DirectAccess {
         `map ${sizeBytes} bytes of the peer: its key does not allow writing`,
       );
     }
-    // A mapping of its own, which lives as long as its user wants.
-    const memory = SharedMemory.open(mapping.memory.duplicateFd());
+    // Both of its own: they live as long as their user wants.
+    using undo = new DisposableStack();
+    const memory = undo.use(SharedMemory.open(mapping.memory.duplicateFd()));
+    const bell = EventFd.adopt(mapping.bell.duplicate().release());
+    undo.move();
     const epoch = this.#epoch;
-    return new Window(memory, offset, sizeBytes, () => this.#isCurrent(epoch));
+    return new Window(memory, bell, offset, sizeBytes, () => this.#isCurrent(epoch));
   }
 
   /** Whether nothing was revoked since. */
@@ -244,7 +250,7 @@ export class ShmLink implements ByteStream, DirectAccess {
       const message = decodeMessage(bytes, got.bytes);
       if (message === undefined) return false;
       if (message.kind === 'ask') this.#answer(message.rkey, qp, regions);
-      else this.#answered(message, got.fds[0]);
+      else this.#answered(message, got.fds[0], got.fds[1]);
     }
   }
 
@@ -265,31 +271,32 @@ export class ShmLink implements ByteStream, DirectAccess {
       sizeBytes: region.sizeBytes,
     } as const;
     if ((allowed & writing) !== 0) {
-      this.#tell(grant, [region.memory.fd]);
+      this.#tell(grant, [region.memory.fd, this.bellFd]);
       return;
     }
     // Read only, and the kernel sees to it.
     using readable = Fd.open(`/proc/self/fd/${region.memory.fd}`, constants.O_RDONLY);
-    this.#tell(grant, [readable.fd]);
+    this.#tell(grant, [readable.fd, this.bellFd]);
   }
 
-  #answered(message: Exclude<ShmMessage, { kind: 'ask' }>, fd: Fd | undefined): void {
+  #answered(message: Exclude<ShmMessage, { kind: 'ask' }>, fd: Fd | undefined, bell: Fd | undefined): void {
     const asked = this.#asked.get(message.rkey);
     if (asked === undefined) return;
     this.#asked.delete(message.rkey);
     // What was granted before a revocation may be what was revoked.
     const isCurrent = this.#isCurrent(asked.epoch);
-    const mapping = isCurrent && message.kind === 'grant' && fd !== undefined ? this.#open(message, fd) : undefined;
+    const isWhole = message.kind === 'grant' && fd !== undefined && bell !== undefined;
+    const mapping = isCurrent && isWhole ? this.#open(message, fd, bell) : undefined;
     if (mapping !== undefined) this.#mappings.set(message.rkey, mapping);
     else if (isCurrent) this.#refused.add(message.rkey);
     for (const resolve of asked.waiting) resolve(mapping);
   }
 
-  #open(grant: { access: number; address: number; sizeBytes: number }, fd: Fd): Mapping | undefined {
+  #open(grant: { access: number; address: number; sizeBytes: number }, fd: Fd, bell: Fd): Mapping | undefined {
     try {
       const readOnly = (grant.access & writing) === 0;
       const memory = SharedMemory.open(fd.duplicate(), { sizeBytes: grant.sizeBytes, readOnly });
-      return { memory, access: grant.access, address: grant.address };
+      return { memory, bell: bell.duplicate(), access: grant.access, address: grant.address };
     } catch {
       // Not sealed, too small, or no memory at all: frames do as well.
       return undefined;
@@ -298,10 +305,19 @@ export class ShmLink implements ByteStream, DirectAccess {
 
   #forgetMappings(): void {
     this.#epoch = loadAcquire(this.#inWords, EPOCH_WORD);
-    for (const { memory } of this.#mappings.values()) memory.close();
+    for (const { memory, bell } of this.#mappings.values()) {
+      memory.close();
+      bell.close();
+    }
     this.#mappings.clear();
     this.#lastMapping = undefined;
     this.#refused.clear();
+  }
+
+  /** What the peer rings; see ProviderQp. */
+  get bellFd(): number {
+    this.#bell ??= EventFd.create();
+    return this.#bell.fd;
   }
 
   /** The socket says that the peer has gone. */
@@ -319,17 +335,20 @@ export class ShmLink implements ByteStream, DirectAccess {
     this.#asked.clear();
     const { socket, outgoing, incoming, event, peerEvent } = this.#parts;
     for (const part of [socket, outgoing, incoming, event, peerEvent]) part.close();
+    this.#bell?.close();
   }
 }
 
 class Window implements RemoteWindow {
   readonly memory: SharedMemory;
+  readonly #bell: EventFd;
   readonly offset: number;
   readonly sizeBytes: number;
   readonly #isCurrent: () => boolean;
 
-  constructor(memory: SharedMemory, offset: number, sizeBytes: number, isCurrent: () => boolean) {
+  constructor(memory: SharedMemory, bell: EventFd, offset: number, sizeBytes: number, isCurrent: () => boolean) {
     this.memory = memory;
+    this.#bell = bell;
     this.offset = offset;
     this.sizeBytes = sizeBytes;
     this.#isCurrent = isCurrent;
@@ -339,8 +358,13 @@ class Window implements RemoteWindow {
     return !this.memory.isClosed && this.#isCurrent();
   }
 
+  ring(): void {
+    if (!this.#bell.isClosed) this.#bell.signal();
+  }
+
   close(): void {
     this.memory.close();
+    this.#bell.close();
   }
 
   [Symbol.dispose](): void {

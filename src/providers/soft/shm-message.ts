@@ -7,7 +7,7 @@ const MAGIC = 0x314d_524d; // "MRM1"
 
 const kinds = { ask: 1, grant: 2, refuse: 3 } as const;
 
-/** After the hellos: asking for a region's memory, and the answers. A grant comes with one descriptor. */
+/** After the hellos: asking for a region's memory, and the answers. A grant comes with two descriptors: memory and bell. */
 export type ShmMessage =
   | { readonly kind: 'ask'; readonly rkey: number }
   | {
