@@ -74,9 +74,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     }),
   );
   for (const endpoint of options.announce ?? []) announcements.announceHere(endpoint);
-  const ownPorts = new Set([announcements.port, ...relay.addresses.map(portOf)]);
   const told = announcements;
-  const follower = undo.use(followListeners(ownPorts, (endpoints) => told.setListeners(endpoints)));
+  const follower = undo.use(followListeners((endpoints) => told.setListeners(endpoints)));
   steering.onEvent((event) => follower.onEvent(event));
   steering.serve(serviceOf(relay.addresses));
   const all = undo.move();

@@ -9,8 +9,22 @@ const IPV6_OFFSET = 8;
 const SOCKADDR_IN6_BYTES = 28;
 const MAPPED_WORD = 0xffff_0000; // 00 00 ff ff, read as a little-endian word
 
+/** Hosts come again and again, a few for each connection: to read one takes longer than a system call. */
+const known = new Map<string, readonly number[]>();
+const MAX_KNOWN = 4096;
+
 /** The words of an address as they stand in memory. */
 export function addressWords(host: string): readonly number[] {
+  let words = known.get(host);
+  if (words === undefined) {
+    words = readWords(host);
+    if (known.size === MAX_KNOWN) known.clear();
+    known.set(host, words);
+  }
+  return words;
+}
+
+function readWords(host: string): readonly number[] {
   const text = isIPv4(host) ? `::ffff:${host}` : host;
   if (!isIPv6(text)) throw new UsageError(`'${host}' is not an IP address`);
   const bytes = encodeAddress({ family: 'ipv6', host: text, port: 0 }).slice(IPV6_OFFSET, IPV6_OFFSET + 16);

@@ -3,34 +3,38 @@
 import { hostOf } from './endpoint.ts';
 import type { Event } from './layouts.ts';
 import { type Endpoint, eventKinds } from './layouts.ts';
-import { ListenerTable, ownAddresses, reachableAt } from './listeners.ts';
+import { ListenerTable, OwnListeners, reachableAt, scanListeners } from './listeners.ts';
+import { SteadyAddresses } from './steady-addresses.ts';
 
-/** Listeners outside the cgroup, and addresses that come and go, raise no event: look now and then. */
+/** Listeners outside the cgroup, and addresses that come and go, raise no event: look now and then, */
 const LOOK_MS = 1000;
+/** but the kernel's list of thousands of sockets takes a while: never more than this share of the time. */
+const MAX_SHARE = 1 / 1000;
 
 export interface ListenerFollower extends Disposable {
   /** To be told of every event of the steering. */
   onEvent(event: Event): void;
 }
 
-/** Calls back at once, and then whenever it looked. `ownPorts` are the daemon's. */
-export function followListeners(
-  ownPorts: ReadonlySet<number>,
-  onListeners: (endpoints: readonly Endpoint[]) => void,
-): ListenerFollower {
-  const table = new ListenerTable();
+/** Calls back at once, and then whenever it looked. This process's own listeners do not count. */
+export function followListeners(onListeners: (endpoints: readonly Endpoint[]) => void): ListenerFollower {
+  const own = new OwnListeners();
+  const table = new ListenerTable(() => scanListeners((inode) => own.has(inode)));
+  const addresses = new SteadyAddresses();
   let isLooking = false;
   let isOver = false;
+  let timer: NodeJS.Timeout | undefined;
   const look = (): void => {
     isLooking = false;
     if (isOver) return;
+    const startMs = performance.now();
     table.refresh();
-    const addresses = ownAddresses();
-    const listeners = table.all.filter(({ port }) => !ownPorts.has(port));
-    onListeners(listeners.flatMap((one) => reachableAt(one, addresses)).filter(isReachable));
+    const here = addresses.look();
+    onListeners(table.all.flatMap((one) => reachableAt(one, here)).filter(isReachable));
+    clearTimeout(timer);
+    timer = setTimeout(look, Math.max(LOOK_MS, (performance.now() - startMs) / MAX_SHARE));
   };
   look();
-  const timer = setInterval(look, LOOK_MS);
   return {
     onEvent: ({ kind }) => {
       if ((kind !== eventKinds.listen && kind !== eventKinds.unlisten) || isLooking) return;
@@ -40,7 +44,7 @@ export function followListeners(
     },
     [Symbol.dispose]: () => {
       isOver = true;
-      clearInterval(timer);
+      clearTimeout(timer);
     },
   };
 }
