@@ -1,0 +1,41 @@
+// Which device carries: the first that works, and not one that only seems to.
+
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { Joined } from './fixtures/joined.ts';
+
+/** Breaks it, and waits until it is up again. */
+async function breakOnce(joined: Joined): Promise<string> {
+  const [caller, answerer] = joined.sessions;
+  assert.ok(caller !== undefined && answerer !== undefined);
+  const before = caller.recoveries;
+  joined.breakOne(0);
+  await joined.until('it has recovered', () => caller.recoveries > before && answerer.state === 'up');
+  return caller.wire;
+}
+
+describe('the choice of a device', () => {
+  test('a soft device that speaks the same stands in for a card that is not there', async () => {
+    await using joined = await Joined.up({ devices: ['soft-roce'], answerer: { devices: ['card0', 'soft-roce'] } });
+    assert.equal(joined.answerer.sessions[0]?.wire, 'roce');
+  });
+
+  test('a wire that comes up, carries nothing and breaks is left for the next, however often it comes up', async () => {
+    // Without a clock there are no pings, so nothing is carried.
+    await using joined = await Joined.up({ devices: ['soft-roce', 'soft-tcp'] });
+    assert.deepEqual([await breakOnce(joined), await breakOnce(joined)], ['roce', 'tcp']);
+  });
+
+  test('a wire that has carried something is tried again', async () => {
+    await using joined = await Joined.up({ devices: ['soft-roce', 'soft-tcp'] });
+    for (let round = 0; round < 4; round++) {
+      joined.hasClock = true;
+      const { caller } = joined;
+      const heard = (): number => caller.sessions[0]?.link?.heardNs ?? 0;
+      const before = heard();
+      await joined.until('a ping is answered', () => heard() > before);
+      joined.hasClock = false;
+      assert.equal(await breakOnce(joined), 'roce');
+    }
+  });
+});

@@ -1,0 +1,169 @@
+// What lanes say to each other to connect: strangers may say anything, and only what makes sense is heard.
+
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { UsageError } from '../errors.ts';
+import { Joined } from './fixtures/joined.ts';
+import { decodeLinkMessage, encodeLinkMessage } from './handshake.ts';
+
+type Fields = Record<string, unknown>;
+
+/** Of a real handshake. */
+async function record(): Promise<{ offer: Fields; accept: Fields }> {
+  await using joined = await Joined.up({ devices: ['soft-tcp'] });
+  const bodies = joined.said.map(({ body }) => JSON.parse(JSON.stringify(body)) as Fields);
+  const [offer, accept] = ['offer', 'accept'].map((kind) => bodies.find((body) => body.kind === kind));
+  return { offer: offer ?? assert.fail(), accept: accept ?? assert.fail() };
+}
+
+const { offer, accept } = await record();
+
+/** A copy with one field at a path changed. */
+function changed(message: Fields, path: string, value: unknown): Fields {
+  const copy = structuredClone(message);
+  const names = path.split('.');
+  let at = copy;
+  for (const name of names.slice(0, -1)) at = at[name] as Fields;
+  at[names.at(-1) ?? ''] = value;
+  return copy;
+}
+
+/** Paths of all fields, those of objects and lists included. */
+function pathsOf(value: unknown, prefix = ''): string[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, inner]) => [`${prefix}${name}`, ...pathsOf(inner, `${prefix}${name}.`)]);
+}
+
+describe('a message of a handshake', () => {
+  const lies: readonly [string, Fields, RegExp][] = [
+    ['of no kind', {}, /attempt is not a whole number/],
+    ['of an unknown kind', { kind: 'offers', attempt: 1 }, /unknown kind/],
+    ['with another layout', changed(offer, 'layout', 2), /layout 2 of the rings; this side has 1/],
+    ['without a session', changed(offer, 'session', 'me'), /session without a name/],
+    ['with a wire that is none', changed(offer, 'wire', '../x'), /wire without a name/],
+    ['neither new nor resumed', changed(offer, 'isResumed', 1), /neither new nor resumed/],
+    ['with slots that are no power of two', changed(offer, 'geometry.slots', 1000), /ring of 1000 slots/],
+    ['with a ring of 64 GiB', changed(changed(offer, 'geometry.slots', 2 ** 24), 'geometry.slotBytes', 4096), /1 GiB/],
+    ['with records as long as the ring', changed(offer, 'geometry.maxRecordSlots', 1024), /records of 1024 slots/],
+    ['with no queue pairs', changed(offer, 'transport.qps', []), /2 to 17 queue pairs/],
+    [
+      'with a thousand queue pairs',
+      changed(
+        offer,
+        'transport.qps',
+        Array.from({ length: 1000 }, () => 0),
+      ),
+      /2 to 17 queue pairs/,
+    ],
+    ['with a region past 2^53', changed(offer, 'transport.region.address', 2 ** 53 - 2), /ends past 2\^53/],
+    ['with a negative position', changed(accept, 'read.position', -1), /position is not a whole number/],
+    ['with a position past 2^32', changed(accept, 'read.position', 2 ** 32), /position is not a whole number/],
+    ['with a rejection of no kind', { kind: 'reject', attempt: 1, code: 'never' }, /rejection of an unknown kind/],
+  ];
+  for (const [name, body, message] of lies) {
+    test(`${name} is refused with the reason`, () => {
+      assert.throws(
+        () => decodeLinkMessage(body),
+        (error) => error instanceof UsageError && message.test(error.message),
+      );
+    });
+  }
+
+  test('comes out as it went in', () => {
+    for (const body of [offer, accept]) {
+      const again = JSON.parse(JSON.stringify(encodeLinkMessage(decodeLinkMessage(body)))) as Fields;
+      assert.deepEqual(again, body);
+    }
+  });
+
+  test('a reason is short, of one line, and plain text', () => {
+    const reason = `\u001b[31m${'x'.repeat(1000)}\n`;
+    const heard = decodeLinkMessage({ kind: 'closed', attempt: 1, reason });
+    assert.ok(heard.kind === 'closed' && heard.reason.length <= 200 && /^[\x20-\x7e]*$/.test(heard.reason));
+    assert.doesNotThrow(() => decodeLinkMessage({ kind: 'broken', attempt: 1, reason: { toString: 1, valueOf: 1 } }));
+  });
+
+  test('whatever else is said is either heard or refused, and nothing else happens', () => {
+    const paths = pathsOf(offer);
+    fc.assert(
+      fc.property(fc.constantFrom(...paths), fc.jsonValue(), fc.boolean(), (path, value, isKind) => {
+        for (const body of [
+          changed(offer, path, value),
+          isKind ? { kind: 'reject', attempt: value } : { [path]: value },
+        ]) {
+          try {
+            decodeLinkMessage(body);
+          } catch (error) {
+            assert.ok(error instanceof UsageError, String(error));
+            assert.ok(error.message.length < 400);
+          }
+        }
+      }),
+      { numRuns: 1000 },
+    );
+  });
+});
+
+describe('a session that hears', () => {
+  test('nonsense: the peer lies, and what is up stays up', async () => {
+    await using joined = await Joined.up({ devices: ['soft-tcp'] });
+    joined.answerer.sessions[0]?.hear({ kind: 'offer', attempt: -1 });
+    assert.match(joined.answerer.lies[0] ?? '', /its handshake makes no sense: attempt is not/);
+    assert.equal(joined.answerer.sessions[0]?.link?.isUp, true);
+  });
+
+  test('an offer, though it is the one that offers: the peer lies', async () => {
+    await using joined = await Joined.up({ devices: ['soft-tcp'] });
+    joined.caller.sessions[0]?.hear(offer);
+    assert.match(joined.caller.lies[0] ?? '', /it called, though it is to be called/);
+  });
+
+  test('the same offer again, or an older one: nothing happens', async () => {
+    await using joined = await Joined.up({ devices: ['soft-tcp'] });
+    const before = joined.said.length;
+    const [caller, answerer] = joined.sessions;
+    for (const { body, isToCaller } of joined.said.slice()) (isToCaller ? caller : answerer)?.hear(body);
+    assert.deepEqual([joined.said.length, joined.answerer.lies, joined.caller.lies], [before, [], []]);
+    const pair = await joined.connect();
+    for (const program of pair) program.toSend = 50_000;
+    await joined.until('all is said', () => pair.every(({ received }) => received === 50_000));
+  });
+
+  test('answers to another attempt: nothing happens', async () => {
+    await using joined = await Joined.up({ devices: ['soft-tcp'] });
+    const [caller, answerer] = joined.sessions;
+    for (const kind of ['broken', 'closed', 'ready']) {
+      caller?.hear({ kind, attempt: 99, reason: '' });
+      answerer?.hear({ kind, attempt: 99, reason: '' });
+    }
+    caller?.hear({ ...accept, attempt: 99 });
+    assert.deepEqual(
+      joined.sessions.map(({ state }) => state),
+      ['up', 'up'],
+    );
+  });
+
+  const unfit: readonly [string, string, unknown, RegExp][] = [
+    ['rings of another length', 'geometry.slots', 2048, /rings of 2048 slots/],
+    ['a region that is shorter than its rings', 'transport.region.sizeBytes', 4096, /region of 4096 bytes/],
+  ];
+  for (const [name, path, value, reason] of unfit) {
+    test(`${name}: the peer lies`, async () => {
+      await using joined = await Joined.up({ devices: ['soft-tcp'] });
+      const last = joined.said.find(({ body }) => 'kind' in body && body.kind === 'offer')?.body as Fields;
+      joined.answerer.sessions[0]?.hear({ ...changed(last, path, value), attempt: 7, isResumed: true });
+      assert.match(joined.answerer.lies[0] ?? '', reason);
+    });
+  }
+
+  test('a read position that was never written: the peer lies, and its streams end', async () => {
+    await using joined = await Joined.up({ devices: ['soft-tcp'] });
+    const [client] = await joined.connect(joined.answerer);
+    const last = joined.said.find(({ body }) => 'kind' in body && body.kind === 'offer')?.body as Fields;
+    joined.answerer.sessions[0]?.hear({ ...changed(last, 'read.position', 30_000), attempt: 7, isResumed: true });
+    joined.answerer.sessions[0]?.hear({ kind: 'ready', attempt: 7 });
+    assert.match(joined.answerer.lies[0] ?? '', /read what was never written/);
+    await joined.until('its streams end', () => client.error !== '');
+  });
+});

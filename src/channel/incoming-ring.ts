@@ -1,0 +1,144 @@
+// The ring the peer writes: each record is looked at once, checked in full, and believed only then.
+
+import { loadAcquire, type SharedMemory } from '../native/index.ts';
+import {
+  FLAG_CREDIT,
+  type Geometry,
+  HEADER_BYTES,
+  MAX_KIND,
+  nextSequence,
+  type RingNumber,
+  recordKinds,
+  recordWords,
+  ringOffset,
+  ringStart,
+  slotsFor,
+  trailerOf,
+  trailerOffset,
+} from './layout.ts';
+
+/** Of `IncomingRing.next`. */
+export const nexts = { nothing: 0, record: 1, broken: 2 } as const;
+
+export class IncomingRing {
+  readonly memory: SharedMemory;
+  readonly number: RingNumber;
+  readonly geometry: Geometry;
+  readonly #words: Uint32Array;
+  readonly #base: number;
+  readonly #mask: number;
+  readonly #slotWords: number;
+  readonly #salt: number;
+  #sequence: number;
+  /** Up to here records were looked at, */
+  #cursor: number;
+  /** and up to here given back. */
+  #position: number;
+
+  // The record that `next` found: copies, because the peer may change its memory at any time.
+  kind = 0;
+  stream = 0;
+  size = 0;
+  /** Negative: none. */
+  credit = -1;
+  value = 0;
+  /** In `memory`. */
+  payloadOffset = 0;
+  /** Why it is broken. */
+  problem = '';
+
+  constructor(geometry: Geometry, number: RingNumber, own: SharedMemory, start = ringStart) {
+    this.#salt = start.salt;
+    this.#sequence = start.sequence;
+    this.#cursor = start.position;
+    this.#position = start.position;
+    this.memory = own;
+    this.number = number;
+    this.geometry = geometry;
+    this.#words = new Uint32Array(own.buffer);
+    this.#base = ringOffset(number, geometry);
+    this.#mask = geometry.slots - 1;
+    this.#slotWords = geometry.slotBytes >>> 2;
+  }
+
+  /** Slots given back since the start. */
+  get position(): number {
+    return this.#position;
+  }
+
+  /** Slots looked at since the start. */
+  get cursor(): number {
+    return this.#cursor;
+  }
+
+  get sequence(): number {
+    return this.#sequence;
+  }
+
+  /** Whether the next record has begun to arrive. */
+  get hasNext(): boolean {
+    return loadAcquire(this.#words, (this.#base >>> 2) + (this.#cursor & this.#mask) * this.#slotWords) !== 0;
+  }
+
+  /** Looks at the next record. Its payload stays where it is until `release`. */
+  next(): number {
+    const words = this.#words;
+    // All of the ring was looked at: what stands there is the first of these records, not the next one.
+    if ((this.#cursor - this.#position) >>> 0 === this.geometry.slots) return nexts.nothing;
+    const start = (this.#base >>> 2) + (this.#cursor & this.#mask) * this.#slotWords;
+    // Partner: OutgoingRing.#publish, in the peer's process or by way of the wire.
+    const sequence = loadAcquire(words, start);
+    if (sequence !== this.#sequence) {
+      return sequence === 0 ? nexts.nothing : this.#broken(`record ${sequence} where ${this.#sequence} is due`);
+    }
+    const kindAndFlags = words[start + recordWords.kind];
+    const kind = kindAndFlags & 0xff;
+    const size = words[start + recordWords.size];
+    const slots = words[start + recordWords.slots];
+    const { slots: ringSlots, maxRecordSlots, slotBytes } = this.geometry;
+    const toEnd = ringSlots - (this.#cursor & this.#mask);
+    if (kind === 0 || kind > MAX_KIND || kindAndFlags >>> 9 !== 0) return this.#broken(`a record of kind ${kind}`);
+    const isPad = kind === recordKinds.pad;
+    if (isPad ? slots !== toEnd || size !== 0 : slots < 1 || slots > maxRecordSlots || slots > toEnd) {
+      return this.#broken(`a record of ${slots} slots, ${toEnd} before the end of the ring`);
+    }
+    if (size > slots * slotBytes || (!isPad && slotsFor(size, slotBytes) !== slots)) {
+      return this.#broken(`${size} bytes in ${slots} slots`);
+    }
+    const trailer = loadAcquire(words, start + (trailerOffset(size) >>> 2));
+    if (trailer !== trailerOf(sequence, this.#salt)) return nexts.nothing;
+    this.kind = kind;
+    this.stream = words[start + recordWords.stream];
+    this.size = size;
+    this.credit = (kindAndFlags >>> 8) & FLAG_CREDIT ? words[start + recordWords.credit] : -1;
+    this.value = words[start + recordWords.value];
+    this.payloadOffset = start * 4 + HEADER_BYTES;
+    this.#cursor = (this.#cursor + slots) >>> 0;
+    this.#sequence = nextSequence(sequence);
+    return nexts.record;
+  }
+
+  /** Everything that was looked at may be overwritten: nobody needs its payload any more. */
+  release(): void {
+    const words = this.#words;
+    const base = this.#base >>> 2;
+    const end = this.#cursor;
+    // Before the indexer tells the peer: the next record there is recognised by not being 0.
+    for (let at = this.#position; at !== end; at = (at + 1) >>> 0)
+      words[base + (at & this.#mask) * this.#slotWords] = 0;
+    this.#position = end;
+  }
+
+  /**
+   * Before the peer sends again what was not read: what has come of it is forgotten. All of it, and not only where records
+   * begin: the trailing sequence of a record that came before would make one believe in the same record while it arrives.
+   */
+  wipe(): void {
+    this.#words.fill(0, this.#base >>> 2, (this.#base >>> 2) + this.geometry.slots * this.#slotWords);
+  }
+
+  #broken(problem: string): number {
+    this.problem = problem;
+    return nexts.broken;
+  }
+}

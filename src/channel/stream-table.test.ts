@@ -1,0 +1,57 @@
+// Names of streams: never two of one name, and none that is taken for an earlier one.
+
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import fc from 'fast-check';
+import { MAX_STREAMS, StreamTable } from './stream-table.ts';
+
+describe('a table of streams', () => {
+  test('has an end, and no name beyond it', () => {
+    const table = new StreamTable<{ id: number }>(true);
+    const first = { id: table.allocate() };
+    table.set(first);
+    for (let count = 1; count < MAX_STREAMS; count++) table.set({ id: table.allocate() });
+    assert.deepEqual([table.allocate(), table.count], [-1, MAX_STREAMS]);
+    table.delete(first);
+    assert.notEqual(table.allocate(), first.id);
+  });
+
+  test('the two sides give names that are not mistaken for each other', () => {
+    const [caller, answerer] = [new StreamTable<{ id: number }>(true), new StreamTable<{ id: number }>(false)];
+    const [ours, theirs] = [{ id: caller.allocate() }, { id: answerer.allocate() }];
+    assert.notEqual(ours.id, theirs.id);
+    assert.deepEqual([caller.isFreeForPeer(ours.id), caller.isFreeForPeer(theirs.id)], [false, true]);
+    caller.set(ours);
+    caller.set(theirs);
+    assert.deepEqual([caller.get(ours.id), caller.get(theirs.id)], [ours, theirs]);
+    assert.equal(caller.isFreeForPeer(theirs.id), false);
+    assert.deepEqual([...caller], [ours, theirs]);
+  });
+
+  test('a name that is free again rests, and comes back as another one', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat({ max: 9 }), { maxLength: 400 }), (picks) => {
+        const table = new StreamTable<{ id: number }>(false);
+        const open: { id: number }[] = [];
+        const used = new Set<number>();
+        for (const pick of picks) {
+          if (pick < open.length) {
+            const [stream] = open.splice(pick, 1);
+            table.delete(stream);
+            // Twice does no harm, and the name means nothing any more.
+            table.delete(stream);
+            assert.equal(table.get(stream.id), undefined);
+          } else {
+            const stream = { id: table.allocate() };
+            assert.ok(!used.has(stream.id), `${stream.id} a second time`);
+            used.add(stream.id);
+            table.set(stream);
+            open.push(stream);
+          }
+          assert.equal(table.count, open.length);
+          for (const stream of open) assert.equal(table.get(stream.id), stream);
+        }
+      }),
+    );
+  });
+});

@@ -1,0 +1,446 @@
+// The transport of a link: a region, an index queue pair and some for data, on any device. It can be made anew at any time.
+
+import { MillraceError, UnsupportedError } from '../errors.ts';
+import { Fd, type SharedMemory } from '../native/index.ts';
+import {
+  access,
+  CompletionBatch,
+  type CompletionChannel,
+  type Cq,
+  climb,
+  completionOpcodes,
+  type Device,
+  type Endpoint,
+  likelyCauses,
+  localEndpoint,
+  type Mr,
+  type Mtu,
+  type Qp,
+  ReceiveBatch,
+  type RemoteRegion,
+  type RemoteWindow,
+  SendBatch,
+  type Srq,
+  sendFlags,
+  statusName,
+} from '../verbs/index.ts';
+import type { ControlPath } from './indexer.ts';
+import { controlOffset, controlWords, type RingNumber } from './layout.ts';
+
+export interface TransportOptions {
+  readonly dataQps: number;
+  readonly sendRequests: number;
+  readonly requestsPerPost: number;
+  readonly receives: number;
+  readonly sharedReceiveQueue: boolean;
+  /** Of the rings. */
+  readonly slotBytes: number;
+  /** Of the port's table, where that has it; otherwise the device's choice. */
+  readonly gidIndex?: number | undefined;
+  /** At most; otherwise the port's. */
+  readonly mtu?: number | undefined;
+}
+
+/** What each side tells the other of its transport. */
+export interface TransportOffer {
+  /** The index queue pair first. */
+  readonly qps: readonly Endpoint[];
+  readonly region: RemoteRegion;
+}
+
+export interface TransportEvents {
+  /** Records up to this position were written. */
+  onNotice(position: number): void;
+  /** The control words changed. */
+  onControlNotice(): void;
+  /** It does not work any more. Told once. */
+  onFailure(reason: string): void;
+}
+
+/** Retries of about a second in all: recovery then takes over. */
+const ACK_TIMEOUT_CODE = 15;
+const RETRIES = 6;
+const INDEX_QP = 0;
+const POLL_ROWS = 64;
+const MAP_MS = 2000;
+/** Every one of the index queue's requests is signalled now and then, so that its places come free. */
+const INDEX_SIGNAL_EVERY = 16;
+
+interface Queue {
+  readonly qp: Qp;
+  readonly batch: SendBatch;
+  posted: number;
+  completed: number;
+}
+
+export class Transport implements ControlPath, Disposable {
+  readonly device: Device;
+  readonly offer: TransportOffer;
+  readonly #undo: DisposableStack;
+  readonly #mr: Mr;
+  readonly #cq: Cq;
+  readonly channel: CompletionChannel;
+  readonly #completions = new CompletionBatch(POLL_ROWS);
+  readonly #queues: Queue[] = [];
+  readonly #byNumber = new Map<number, Queue>();
+  readonly #receives: ReceiveBatch;
+  readonly #srq: Srq | undefined;
+  readonly #options: TransportOptions;
+  readonly #readRing: RingNumber;
+  readonly #events: TransportEvents;
+  readonly #ownWords: Uint32Array;
+  #remote: RemoteRegion = { address: 0, rkey: 0, sizeBytes: 0 };
+  #window: RemoteWindow | undefined;
+  #bell: Fd | undefined;
+  #words: Uint32Array | undefined;
+  #nextQueue = 1;
+  #indexPosts = 0;
+  #isConnected = false;
+  #hasFailed = false;
+  posts = 0;
+  noticesOut = 0;
+  noticesIn = 0;
+
+  /** `readRing` is the ring this side reads. The memory is the link's, and stays. */
+  constructor(
+    device: Device,
+    memory: SharedMemory,
+    readRing: RingNumber,
+    options: TransportOptions,
+    events: TransportEvents,
+  ) {
+    using undo = new DisposableStack();
+    const { dataQps, sendRequests, requestsPerPost, receives } = options;
+    this.device = device;
+    this.#options = options;
+    this.#events = events;
+    this.#readRing = readRing;
+    this.#ownWords = new Uint32Array(memory.buffer, controlOffset(readRing), 2);
+    const pd = undo.use(device.createPd());
+    this.#mr = undo.use(pd.register(memory, { access: access.localWrite | access.remoteWrite }));
+    this.channel = undo.use(device.createChannel());
+    const count = dataQps + 1;
+    this.#cq = undo.use(device.createCq({ entries: count * (sendRequests + receives), channel: this.channel }));
+    this.#srq = options.sharedReceiveQueue ? undo.adopt(sharedQueue(pd, receives), (srq) => srq?.close()) : undefined;
+    this.#receives = undo.use(new ReceiveBatch({ capacity: receives, maxSge: 1 }));
+    undo.use(this.#completions);
+    const onGone = (): void => this.fail('the device is gone');
+    device.events.on('deviceGone', onGone);
+    undo.defer(() => device.events.off('deviceGone', onGone));
+    for (let index = 0; index < count; index++) {
+      const qp = undo.use(
+        pd.createQp({
+          sendCq: this.#cq,
+          sendRequests,
+          receiveRequests: receives,
+          maxSge: 1,
+          ...(this.#srq && { srq: this.#srq }),
+        }),
+      );
+      const batch = undo.use(new SendBatch({ capacity: requestsPerPost, maxSge: 1 }));
+      const queue = { qp, batch, posted: 0, completed: 0 };
+      this.#queues.push(queue);
+      this.#byNumber.set(qp.number, queue);
+      qp.init(access.localWrite | access.remoteWrite);
+    }
+    this.offer = { qps: this.#queues.map(({ qp }) => endpointOf(qp, options)), region: this.#mr.remote() };
+    for (let index = 0; index < receives; index++) this.#receives.receive(index);
+    if (this.#srq === undefined) for (const { qp } of this.#queues) qp.postReceive(this.#receives);
+    else this.#srq.post(this.#receives);
+    // Where nothing is posted, no completion tells that a queue pair has died.
+    const onFatal = ({ qpNumber, reason }: { readonly qpNumber: number; readonly reason: string }): void => {
+      if (this.#byNumber.has(qpNumber)) this.fail(reason);
+    };
+    device.events.on('qpFatal', onFatal);
+    undo.defer(() => device.events.off('qpFatal', onFatal));
+    this.#undo = undo.move();
+  }
+
+  get wire(): string {
+    return this.device.info.transport;
+  }
+
+  /** Climbs to RTS. The peer may write from now on, and hears us once it has climbed, too. */
+  connect(remote: TransportOffer): void {
+    const { gidIndex, slotBytes } = this.#options;
+    const options = { timeout: ACK_TIMEOUT_CODE, retryCount: RETRIES, rnrRetry: 7, minRnrTimer: 1, maxRdAtomic: 1 };
+    for (let index = 0; index < this.#queues.length; index++) {
+      const { qp } = this.#queues[index];
+      const [local, peer] = [this.offer.qps[index], remote.qps[index]];
+      if (local === undefined || peer === undefined) {
+        throw new MillraceError('MILLRACE_ERR_FAILED', `the peer has ${remote.qps.length} queue pairs`);
+      }
+      const mtu = Math.min(local.mtu, peer.mtu);
+      // What follows a record's end in its last slot must not come later than the end itself.
+      if (mtu < slotBytes) {
+        const advice = 'set channel.slotBytes to no more';
+        throw new MillraceError(
+          'MILLRACE_ERR_FAILED',
+          `slots of ${slotBytes} bytes on a path MTU of ${mtu}: ${advice}`,
+        );
+      }
+      climb(qp, local, peer, { ...options, ...(gidIndex !== undefined && { gidIndex }) });
+    }
+    this.#remote = remote.region;
+    this.#isConnected = true;
+  }
+
+  /** The peer's region, where it can be mapped. Undefined where that is not how the wire works. */
+  async map(): Promise<RemoteWindow | undefined> {
+    try {
+      const window = await this.#mapRemote();
+      if (this.#hasFailed) {
+        window.close();
+        return undefined;
+      }
+      this.#window = this.#undo.use(window);
+      const { bellFd } = this.#queues[INDEX_QP].qp;
+      // One of our own: the queue pair may lose its at any time.
+      if (bellFd !== undefined) this.#bell = this.#undo.use(new Fd(bellFd).duplicate());
+      if (window.offset !== 0 || window.memory.sizeBytes < window.sizeBytes) {
+        throw new MillraceError('MILLRACE_ERR_FAILED', `the peer's region begins at ${window.offset} of its memory`);
+      }
+      this.#words = new Uint32Array(window.memory.buffer, window.offset + controlOffset(this.#readRing), 2);
+      return window;
+    } catch (error) {
+      if (error instanceof UnsupportedError) return undefined;
+      throw error;
+    }
+  }
+
+  get window(): RemoteWindow | undefined {
+    return this.#window;
+  }
+
+  /** What the peer rings where memory is mapped; edge-triggered. */
+  get bell(): Fd | undefined {
+    return this.#bell;
+  }
+
+  /** The two queue pairs find each other in their own time. */
+  async #mapRemote(): Promise<RemoteWindow> {
+    const { rkey, address, sizeBytes } = this.#remote;
+    const { qp } = this.#queues[INDEX_QP];
+    const endMs = performance.now() + MAP_MS;
+    for (;;) {
+      try {
+        return await qp.mapRemote(rkey, address, sizeBytes);
+      } catch (error) {
+        const isEarly = error instanceof MillraceError && error.code === 'MILLRACE_ERR_NOT_RUNNING';
+        if (!isEarly || this.#hasFailed || performance.now() > endMs) throw error;
+      }
+      this.poll();
+      const { promise, resolve } = Promise.withResolvers<void>();
+      setImmediate(resolve);
+      await promise;
+    }
+  }
+
+  // ControlPath
+
+  get words(): Uint32Array | undefined {
+    return this.#words;
+  }
+
+  postControl(readPosition: number, readerMode: number, isNotice: boolean): boolean {
+    const queue = this.#queues[INDEX_QP];
+    if (!this.#isUsable || !hasRoom(queue, this.#options.sendRequests)) return false;
+    // What is under way reads these words when it leaves: it then tells newer news, which does no harm.
+    this.#ownWords[controlWords.readPosition] = readPosition;
+    this.#ownWords[controlWords.readerMode] = readerMode;
+    const at = controlOffset(this.#readRing);
+    queue.posted++;
+    const isSignaled = isNotice || ++this.#indexPosts % INDEX_SIGNAL_EVERY === 0;
+    const flags = isSignaled ? sendFlags.signaled : 0;
+    const { batch } = queue;
+    if (isNotice) {
+      this.noticesOut++;
+      batch.writeWithImm(queue.posted, this.#remote.address + at, this.#remote.rkey, 0, flags | sendFlags.solicited);
+    } else {
+      batch.write(queue.posted, this.#remote.address + at, this.#remote.rkey, flags);
+    }
+    batch.sge(this.#mr.lkey, this.#mr.address + at, 8);
+    return this.#post(queue);
+  }
+
+  /** Tells the peer that records up to here are in its memory, without writing any. */
+  postNotice(position: number): boolean {
+    if (this.#window !== undefined) {
+      this.noticesOut++;
+      this.#window.ring();
+      return true;
+    }
+    const queue = this.#queues[1];
+    if (!hasRoom(queue, this.#options.sendRequests)) this.poll();
+    if (!this.#isUsable) return false;
+    if (!hasRoom(queue, this.#options.sendRequests)) {
+      // A notice that is not sent is never asked for again.
+      this.fail('the peer does not answer notices');
+      return false;
+    }
+    this.noticesOut++;
+    const { address, rkey } = this.#remote;
+    queue.batch.writeWithImm(++queue.posted, address, rkey, position, sendFlags.signaled | sendFlags.solicited);
+    return this.#post(queue);
+  }
+
+  /** Requests of data that have not completed. */
+  get inFlight(): number {
+    let count = 0;
+    for (let index = 1; index < this.#queues.length; index++) {
+      const { posted, completed } = this.#queues[index];
+      count += posted - completed;
+    }
+    return count;
+  }
+
+  /**
+   * Adds a WRITE of our copy of a range to the peer's, on the next data queue pair; `notice` is the position to tell with
+   * it, or negative. False when all queues are full. `submit` sends it off.
+   */
+  write(offset: number, sizeBytes: number, notice: number): boolean {
+    const queue = this.#dataQueue();
+    if (queue === undefined) return false;
+    const { batch } = queue;
+    const to = this.#remote.address + offset;
+    // Which of a batch is the last one is not known yet: see `submit`.
+    if (notice < 0) {
+      batch.write(++queue.posted, to, this.#remote.rkey, 0);
+    } else {
+      this.noticesOut++;
+      batch.writeWithImm(++queue.posted, to, this.#remote.rkey, notice, sendFlags.solicited);
+    }
+    batch.sge(this.#mr.lkey, this.#mr.address + offset, sizeBytes);
+    return true;
+  }
+
+  /** Posts what was added, one call for each queue pair. */
+  submit(): void {
+    for (let index = 1; index < this.#queues.length; index++) {
+      const queue = this.#queues[index];
+      const { batch } = queue;
+      if (batch.count === 0) continue;
+      batch.words[(batch.count - 1) * batch.rowWords + 1] |= sendFlags.signaled;
+      this.#post(queue);
+    }
+  }
+
+  /** Handles what has completed. Cheap when nothing has. */
+  poll(): void {
+    if (this.#hasFailed) return;
+    for (;;) {
+      const count = this.#cq.poll(this.#completions);
+      for (let index = 0; index < count; index++) {
+        this.#complete(index);
+        if (this.#hasFailed) return;
+      }
+      if (count < POLL_ROWS) return;
+    }
+  }
+
+  /** Asks for an event at the next completion. Poll once more afterwards. */
+  arm(): void {
+    if (!this.#hasFailed) this.#cq.arm();
+  }
+
+  fail(reason: string): void {
+    if (this.#hasFailed) return;
+    this.#hasFailed = true;
+    this.#events.onFailure(reason);
+  }
+
+  /** For tests, and for what breaks on purpose. */
+  breakQps(): void {
+    for (const { qp } of this.#queues) if (qp.state !== 'RESET') qp.modify('ERR');
+    this.fail('broken on purpose');
+  }
+
+  close(): void {
+    this.#hasFailed = true;
+    this.#words = undefined;
+    this.#undo.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  get #isUsable(): boolean {
+    return this.#isConnected && !this.#hasFailed;
+  }
+
+  #dataQueue(): Queue | undefined {
+    if (!this.#isUsable) return undefined;
+    const { sendRequests } = this.#options;
+    for (let tries = 1; tries < this.#queues.length; tries++) {
+      const queue = this.#queues[this.#nextQueue];
+      this.#nextQueue = this.#nextQueue + 1 < this.#queues.length ? this.#nextQueue + 1 : 1;
+      if (queue.batch.count < queue.batch.capacity && hasRoom(queue, sendRequests)) return queue;
+    }
+    return undefined;
+  }
+
+  #post(queue: Queue): boolean {
+    const { batch, qp } = queue;
+    const count = batch.count;
+    this.posts++;
+    let taken = 0;
+    try {
+      taken = qp.postSend(batch);
+    } catch (error) {
+      this.fail(error instanceof Error ? error.message : String(error));
+    }
+    batch.clear();
+    // There was room by our own count, so a queue that is full is a queue that has stopped.
+    if (taken < count) this.fail(`queue pair ${qp.number} takes no more requests`);
+    return !this.#hasFailed;
+  }
+
+  #complete(index: number): void {
+    const completions = this.#completions;
+    const status = completions.status(index);
+    const queue = this.#byNumber.get(completions.qpNumber(index));
+    if (status !== 0) {
+      const name = statusName(status);
+      this.fail(`${name}: ${likelyCauses[name]}`);
+      return;
+    }
+    if (queue === undefined) return;
+    if (completions.opcode(index) < completionOpcodes.receive) {
+      queue.completed = completions.wrId(index);
+      return;
+    }
+    this.noticesIn++;
+    this.#repost(queue, completions.wrId(index));
+    if (queue === this.#queues[INDEX_QP]) this.#events.onControlNotice();
+    else this.#events.onNotice(completions.imm(index));
+  }
+
+  #repost(queue: Queue, wrId: number): void {
+    this.#receives.clear();
+    this.#receives.receive(wrId);
+    if (this.#srq === undefined) queue.qp.postReceive(this.#receives);
+    else this.#srq.post(this.#receives);
+  }
+}
+
+/** What the peer sends to must be what we send from. */
+function endpointOf(qp: Qp, { gidIndex, mtu }: TransportOptions): Endpoint {
+  const local = localEndpoint(qp);
+  const gid = gidIndex === undefined ? undefined : qp.pd.device.port().gids[gidIndex];
+  return { ...local, gid: gid ?? local.gid, mtu: Math.min(mtu ?? local.mtu, local.mtu) as Mtu };
+}
+
+function hasRoom({ posted, completed }: Queue, sendRequests: number): boolean {
+  return posted - completed < sendRequests;
+}
+
+/** Undefined where the device has none: then each queue pair has receives of its own. */
+function sharedQueue(pd: ReturnType<Device['createPd']>, requests: number): Srq | undefined {
+  try {
+    return pd.createSrq({ requests, maxSge: 1 });
+  } catch (error) {
+    if (error instanceof UnsupportedError || pd.device.attributes.maxSrqs === 0) return undefined;
+    throw error;
+  }
+}
