@@ -1,0 +1,60 @@
+// What is wrong with a config file: every problem at once, each with its place.
+
+import { UsageError } from '../errors.ts';
+import { printable } from '../printable.ts';
+
+export type Path = readonly (string | number)[];
+
+export interface Problem {
+  /** Empty for the file as a whole. */
+  readonly path: Path;
+  /** What is wrong; what to do. */
+  readonly message: string;
+  /** The key is wrong, not its value. */
+  readonly isKey?: true;
+}
+
+export interface PlacedProblem extends Problem {
+  /** Counted from 1. */
+  readonly line: number;
+  readonly column: number;
+}
+
+/** More than a person reads; a file that is something else entirely has thousands. */
+const MAX_TOLD = 50;
+
+export class ConfigError extends UsageError {
+  readonly source: string;
+  readonly problems: readonly PlacedProblem[];
+
+  constructor(source: string, problems: readonly PlacedProblem[], options?: ErrorOptions) {
+    const sorted = problems.toSorted((left, right) => left.line - right.line || left.column - right.column);
+    const lines = sorted.slice(0, MAX_TOLD).map((problem) => formatProblem(source, problem));
+    if (sorted.length > MAX_TOLD) lines.push(`${source}: and ${sorted.length - MAX_TOLD} more`);
+    super(lines.join('\n'), options);
+    this.name = 'ConfigError';
+    this.source = source;
+    this.problems = sorted;
+  }
+}
+
+function formatProblem(source: string, { line, column, path, message }: PlacedProblem): string {
+  const where = formatPath(path);
+  return `${source}:${line}:${column}: ${where === '' ? '' : `${where}: `}${message}`;
+}
+
+/** `peers[2].address` */
+export function formatPath(path: Path): string {
+  return path
+    .map((part, index) => {
+      if (typeof part === 'number') return `[${part}]`;
+      return index === 0 ? briefly(part) : `.${briefly(part)}`;
+    })
+    .join('');
+}
+
+/** For messages: nothing that moves a cursor or turns the line around, and not the whole of a long text. */
+export function briefly(text: string, maxLength = 80): string {
+  const clean = printable(text).replaceAll(/\p{C}/gu, '?');
+  return clean.length > maxLength ? `${clean.slice(0, maxLength - 1)}…` : clean;
+}

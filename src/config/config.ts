@@ -1,0 +1,88 @@
+// The config of a daemon as the rest of the program sees it: checked, complete, plain data.
+
+import { availableParallelism, hostname } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import type { HostPort } from './host-port.ts';
+import type { ParsedConfig } from './schema.ts';
+
+export interface ConfigPeer extends HostPort {
+  readonly name: string;
+}
+
+export interface TlsConfig {
+  /** Whole paths. */
+  readonly ca: string;
+  readonly cert: string;
+  readonly key: string;
+}
+
+type DeepReadonly<T> = T extends readonly (infer Item)[]
+  ? readonly DeepReadonly<Item>[]
+  : T extends object
+    ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
+    : T;
+
+export type EtcdConfig = DeepReadonly<NonNullable<ParsedConfig['etcd']>>;
+export type ChannelConfig = DeepReadonly<ParsedConfig['channel']>;
+export type DeviceConfig = DeepReadonly<ParsedConfig['device']>;
+
+export interface Config extends DeepReadonly<Omit<ParsedConfig, 'node' | 'peers' | 'tls' | 'lanes' | 'api'>> {
+  readonly node: string;
+  readonly peers: readonly ConfigPeer[];
+  readonly tls?: TlsConfig;
+  readonly lanes: number;
+  readonly api: { readonly socket: string; readonly http: HostPort | false; readonly allowRemote: boolean };
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Where daemons have their control sockets. */
+export function runFolder(env: Environment = process.env): string {
+  return env.MILLRACE_RUN_DIR ?? '/run/millrace';
+}
+
+/** The control socket of an instance whose config names none. */
+export function defaultSocket(instance: string, env: Environment = process.env): string {
+  return join(resolve(runFolder(env)), `${instance}.sock`);
+}
+
+/** Fills in what depends on the machine, the environment or other keys. Files are relative to the config's folder. */
+export function completeConfig(parsed: ParsedConfig, source: string, env: Environment = process.env): Config {
+  const { node = hostname(), peers, tls, etcd, lanes, api, device, listen, devices, ...rest } = parsed;
+  const folder = dirname(resolve(source));
+  const whole = (file: string): string => resolve(folder, file);
+  const [firstAddress] = listen.addresses;
+  const deviceAddress = device.address ?? firstAddress;
+  return {
+    node,
+    ...rest,
+    listen,
+    devices,
+    peers: peers.map(({ name, address: { host, port } }) => ({ name, host, port })),
+    ...(etcd !== undefined && { etcd: wholePaths(etcd, whole) }),
+    ...(tls !== undefined && { tls: { ca: whole(tls.ca), cert: whole(tls.cert), key: whole(tls.key) } }),
+    device: {
+      ...device,
+      ...(deviceAddress !== undefined && { address: deviceAddress }),
+      ...(device.runtimeDir !== undefined && { runtimeDir: whole(device.runtimeDir) }),
+    },
+    lanes: lanes === 'auto' ? autoLanes(devices) : lanes,
+    api: { ...api, socket: api.socket ?? defaultSocket(parsed.instance, env) },
+  };
+}
+
+function wholePaths(etcd: NonNullable<ParsedConfig['etcd']>, whole: (file: string) => string): EtcdConfig {
+  const { ca, cert, key } = etcd;
+  return {
+    ...etcd,
+    ...(ca !== undefined && { ca: whole(ca) }),
+    ...(cert !== undefined && { cert: whole(cert) }),
+    ...(key !== undefined && { key: whole(key) }),
+  };
+}
+
+function autoLanes(devices: readonly string[]): number {
+  // RoCE has one UDP port per address, and a device belongs to one lane.
+  if (devices.includes('soft-roce')) return 1;
+  return Math.min(64, Math.max(1, Math.floor(availableParallelism() / 2)));
+}

@@ -1,0 +1,131 @@
+// The kinds of values a config has. Each one's message completes "give …", whatever is wrong with the value.
+
+import { isIP } from 'node:net';
+import { z } from 'zod';
+import { isPeerName } from '../relay/announcement-protocol.ts';
+import { parseRules } from '../steering/rules.ts';
+import { didYouMean } from '../suggest.ts';
+import { parseHostPort } from './host-port.ts';
+import { formatSize, isPowerOfTwo, parseSize, sizePattern } from './size.ts';
+
+/** Where daemons call each other, unless a peer's address says otherwise. */
+export const DEFAULT_CONTROL_PORT = 4790;
+export const softDevices = ['soft-shm', 'soft-roce', 'soft-tcp'] as const;
+
+export function whole(first: number, last: number, error = `a whole number from ${first} to ${last}`) {
+  return z.int({ error }).min(first, { error }).max(last, { error });
+}
+
+export function wholeOrAuto(first: number, last: number) {
+  const error = `auto or a whole number from ${first} to ${last}`;
+  return z.union([z.literal('auto'), whole(first, last, error)], { error });
+}
+
+/** Seconds may have a fraction. */
+export function seconds(first: number, last: number) {
+  const error = `a number of seconds from ${first} to ${last}`;
+  return z.number({ error }).min(first, { error }).max(last, { error });
+}
+
+export function flag() {
+  return z.boolean({ error: 'true or false' });
+}
+
+export function oneOf<const T extends readonly string[]>(...words: T) {
+  return z.enum(words, { error: `one of ${words.join(', ')}` });
+}
+
+interface SizeLimits {
+  readonly least: number;
+  readonly most: number;
+  readonly powerOfTwo?: boolean;
+}
+
+/** In bytes, from a number or from 64KiB, 4MiB, 1GiB. */
+export function size({ least, most, powerOfTwo = false }: SizeLimits) {
+  const kind = powerOfTwo ? 'a power of two' : 'a size';
+  const error = `${kind} from ${formatSize(least)} to ${formatSize(most)}`;
+  return z.union([z.int({ error }), z.string({ error }).regex(sizePattern)], { error }).transform((given, context) => {
+    const bytes = parseSize(given);
+    if (bytes >= least && bytes <= most && (!powerOfTwo || isPowerOfTwo(bytes))) return bytes;
+    context.addIssue({ code: 'custom', message: error });
+    return z.NEVER;
+  });
+}
+
+export function text(error: string, check: (text: string) => boolean = (given) => given !== '') {
+  return z.string({ error }).refine(check, { error });
+}
+
+export function file(what: string) {
+  return text(`the file with ${what}`, (given) => given !== '' && !given.includes('\0'));
+}
+
+export const nodeName = () =>
+  text('up to 63 letters, digits, dots, dashes and underscores, a letter or digit first', isPeerName);
+
+export const instanceName = () =>
+  text('up to 32 of a-z, 0-9 and -, no dash first or last', (given) =>
+    /^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$/.test(given),
+  );
+
+export const cgroup = () =>
+  text('a path from the root of cgroup v2, as / or /demo', (given) => given.startsWith('/') && !given.includes('\0'));
+
+export const port = () => whole(0, 65_535);
+
+export const address = () => text('an IP address, as 10.0.0.1 or fd00::1', (given) => isIP(given) !== 0);
+
+export const ownAddress = () =>
+  text(
+    'one address of this host, no wildcard: programs are steered to it',
+    (given) => isIP(given) !== 0 && !/^[0:.]+$/.test(given),
+  );
+
+export const peerAddress = () =>
+  placed('a host with or without a port, as 10.0.0.2, b.example:4790 or [fd00::2]:4790', DEFAULT_CONTROL_PORT);
+
+export const httpAddress = () => placed('an address and a port, as 127.0.0.1:4792');
+
+function placed(error: string, defaultPort?: number) {
+  return z.string({ error }).transform((given, context) => {
+    const place = parseHostPort(given, defaultPort);
+    if (place !== null) return place;
+    context.addIssue({ code: 'custom', message: error });
+    return z.NEVER;
+  });
+}
+
+/** One rule, as `millrace steer` takes it. Stays text: rules are parsed where cgroups are looked up. */
+export const rule = () =>
+  z.string({ error: "a rule, as 'connect to 10.0.0.0/8'" }).superRefine((line, context) => {
+    try {
+      if (parseRules(line).length === 1) return;
+      context.addIssue({ code: 'custom', message: "one rule an item, as 'connect to 10.0.0.0/8'" });
+    } catch (error) {
+      context.addIssue({ code: 'custom', message: (error as Error).message, params: { isWhole: true } });
+    }
+  });
+
+/** libibverbs has names such as mlx5_0; those that start with `soft` are ours. */
+export const deviceName = () =>
+  z.string({ error: `${softDevices.join(', ')} or the name of a device` }).superRefine((name, context) => {
+    const isOurs = name.startsWith('soft');
+    if (isOurs ? softDevices.some((known) => known === name) : /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) return;
+    const hint = isOurs ? didYouMean(name, softDevices) : '';
+    context.addIssue({
+      code: 'custom',
+      message: `${softDevices.join(', ')} or the name of a libibverbs device, as mlx5_0${hint}`,
+    });
+  });
+
+export const etcdEndpoint = () =>
+  text('a URL without a path, as http://127.0.0.1:2379', (given) => {
+    const url = URL.parse(given);
+    return (
+      url !== null &&
+      /^https?:$/.test(url.protocol) &&
+      `${url.pathname}${url.search}${url.hash}` === '/' &&
+      url.username === ''
+    );
+  });

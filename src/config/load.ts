@@ -1,0 +1,39 @@
+// Reads a config file.
+
+import { open } from 'node:fs/promises';
+import { UsageError } from '../errors.ts';
+import type { Config, Environment } from './config.ts';
+import { MAX_CONFIG_BYTES, parseConfig } from './parse.ts';
+
+export interface LoadedConfig {
+  /** As it was given. */
+  readonly path: string;
+  readonly config: Config;
+}
+
+export async function loadConfig(path: string, env: Environment = process.env): Promise<LoadedConfig> {
+  return { path, config: parseConfig(await readText(path), path, env) };
+}
+
+async function readText(path: string): Promise<string> {
+  let bytes: Buffer;
+  try {
+    await using file = await open(path);
+    // One byte more than is allowed tells that there is more, also of a device that never ends.
+    const room = Buffer.alloc(MAX_CONFIG_BYTES + 1);
+    let length = 0;
+    for (;;) {
+      const { bytesRead } = await file.read(room, length, room.length - length);
+      length += bytesRead;
+      if (bytesRead === 0 || length === room.length) break;
+    }
+    bytes = room.subarray(0, length);
+  } catch (error) {
+    throw new UsageError(`read the config ${path}: ${(error as NodeJS.ErrnoException).code}`, { cause: error });
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch (error) {
+    throw new UsageError(`read the config ${path}: it is no UTF-8 text`, { cause: error });
+  }
+}

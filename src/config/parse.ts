@@ -1,0 +1,114 @@
+// From the text of a config file to a Config, or to everything that is wrong with it.
+
+import type { z } from 'zod';
+import { didYouMean } from '../suggest.ts';
+import { type Config, completeConfig, type Environment } from './config.ts';
+import { briefly, ConfigError, formatPath, type Path, type Problem } from './config-error.ts';
+import { crossChecks } from './cross-checks.ts';
+import { knownKeys } from './json-schema.ts';
+import { configSchema, type ParsedConfig } from './schema.ts';
+import { YamlSource } from './yaml-source.ts';
+
+/** Of the text of a config. */
+export const MAX_CONFIG_BYTES = 1024 * 1024;
+
+/** `source` is the file's name: for messages, and for the folder that files in the config are relative to. */
+export function parseConfig(text: string, source: string, env: Environment = process.env): Config {
+  if (Buffer.byteLength(text) > MAX_CONFIG_BYTES) {
+    const message = `is larger than ${MAX_CONFIG_BYTES} bytes; give a config`;
+    throw new ConfigError(source, [{ path: [], message, line: 1, column: 1 }]);
+  }
+  const yaml = new YamlSource(text, source);
+  const { parsed, problems } = check(yaml.value);
+  if (parsed === undefined || problems.length > 0) throw yaml.error(problems);
+  return completeConfig(parsed, source, env);
+}
+
+interface Checked {
+  /** Undefined when there is a problem. */
+  readonly parsed: ParsedConfig | undefined;
+  readonly problems: readonly Problem[];
+}
+
+function check(value: unknown): Checked {
+  const result = configSchema.safeParse(value);
+  if (result.success) {
+    const problems = crossChecks.flatMap((one) => one.check(result.data));
+    return { parsed: problems.length === 0 ? result.data : undefined, problems };
+  }
+  const { issues } = result.error;
+  const problems = issues.flatMap((issue) => problemsOf(issue, value));
+  // The rest of the file is looked at as if the wrong parts were not there.
+  const rest = configSchema.safeParse(without(value, issues));
+  if (!rest.success) return { parsed: undefined, problems };
+  const wrong = problems.map(({ path }) => formatPath(path));
+  const others = crossChecks
+    .filter(({ reads }) => !reads.some((key) => wrong.some((bad) => isAbout(bad, key))))
+    .flatMap((one) => one.check(rest.data));
+  return { parsed: undefined, problems: [...problems, ...others] };
+}
+
+/** Whether one of the two paths is the other or inside it. */
+function isAbout(path: string, key: string): boolean {
+  const inside = (outer: string, inner: string): boolean =>
+    inner === outer || inner.startsWith(`${outer}.`) || inner.startsWith(`${outer}[`);
+  return inside(path, key) || inside(key, path);
+}
+
+type Issue = z.core.$ZodIssue;
+
+function problemsOf(issue: Issue, value: unknown): readonly Problem[] {
+  const path = issue.path.map((part) => (typeof part === 'symbol' ? String(part) : part));
+  if (issue.code === 'unrecognized_keys') {
+    const known = knownKeys(path);
+    return issue.keys.map((key) => ({
+      path: [...path, key],
+      message: `there is no such key${didYouMean(key, known)}; leave it out or mend it`,
+      isKey: true,
+    }));
+  }
+  if (issue.code === 'custom' && issue.params?.isWhole === true)
+    return [{ path, message: briefly(issue.message, 400) }];
+  return [{ path, message: `${wrongness(valueAt(value, path), path)}; give ${issue.message}` }];
+}
+
+function wrongness(given: unknown, path: Path): string {
+  if (given === undefined) return 'is missing';
+  if (given === null) return 'is empty';
+  // A secret stays one, even when it is wrong.
+  if (path.at(-1) === 'password') return 'does not fit';
+  if (Array.isArray(given)) return 'a list does not fit';
+  if (typeof given === 'object') return 'a mapping does not fit';
+  return `${typeof given === 'string' ? `'${briefly(given)}'` : JSON.stringify(given)} does not fit`;
+}
+
+function valueAt(value: unknown, path: Path): unknown {
+  return path.reduce<unknown>(
+    (inner, part) => (isContainer(inner) && Object.hasOwn(inner, part) ? inner[part] : undefined),
+    value,
+  );
+}
+
+function isContainer(value: unknown): value is Record<string | number, unknown> {
+  return typeof value === 'object' && value !== null;
+}
+
+/** A copy without the values that have issues; of a list with one, all of it. What lacks a key goes as a whole. */
+function without(value: unknown, issues: readonly Issue[]): unknown {
+  const copy: unknown = structuredClone(value);
+  for (const issue of issues) {
+    const keys = issue.code === 'unrecognized_keys' ? issue.keys : [undefined];
+    for (const key of keys) remove(copy, key === undefined ? issue.path : [...issue.path, key]);
+  }
+  return copy;
+}
+
+function remove(value: unknown, path: readonly PropertyKey[]): void {
+  const [first, ...rest] = path;
+  if (first === undefined || !isContainer(value) || typeof first === 'symbol') return;
+  const inner = value[first];
+  const isDeeper = rest.length > 0 && isContainer(inner) && !Array.isArray(inner);
+  // Something required that is not there: its parent cannot be right without it.
+  if (isDeeper && (rest.length > 1 || Object.hasOwn(inner, rest[0] ?? ''))) remove(inner, rest);
+  else delete value[first];
+}

@@ -1,0 +1,186 @@
+// The config file as a zod schema: every key with its type, limits, default and a sentence for the JSON schema.
+
+import { z } from 'zod';
+import * as field from './fields.ts';
+
+const KiB = 1024;
+const MiB = 1024 * KiB;
+const GiB = 1024 * MiB;
+const mapping = { error: 'a mapping of keys to values' };
+const list = { error: 'a list' };
+
+const listen = z.strictObject(
+  {
+    addresses: z
+      .array(field.ownAddress(), list)
+      .default([])
+      .describe(
+        "addresses of this host that programs are steered to, at most one a family; none: the host's first of each",
+      ),
+    proxyPort: field.port().default(4789).describe('where steered connections arrive; 0: any free port'),
+    controlPort: field.port().default(field.DEFAULT_CONTROL_PORT).describe('where peers call; 0: any free port'),
+  },
+  mapping,
+);
+
+const peer = z.strictObject(
+  {
+    name: field.nodeName().describe("the peer's node name, as in its certificate"),
+    address: field.peerAddress().describe('host, host:port or [ipv6]:port'),
+  },
+  { error: 'a mapping of name and address' },
+);
+
+const etcd = z.strictObject(
+  {
+    endpoints: z
+      .array(field.etcdEndpoint(), list)
+      .min(1, { error: 'at least one URL' })
+      .default(['http://127.0.0.1:2379'])
+      .describe('URLs of the members, tried in turn'),
+    prefix: field
+      .text('a prefix for keys, as /millrace', (given) => /^\/[!-~]{0,199}[!-.0-~]$/.test(given))
+      .default('/millrace')
+      .describe('what the keys of this mesh start with'),
+    leaseSeconds: field.whole(2, 3600).default(10).describe('a node that died is forgotten after so long'),
+    username: field.text('a user name').optional(),
+    password: field.text('a password').optional(),
+    ca: field.file("the authority's certificate").optional().describe('who signs the certificates of etcd'),
+    cert: field.file('the certificate').optional().describe('client certificate'),
+    key: field.file('the key').optional().describe('its key'),
+  },
+  mapping,
+);
+
+const tls = z.strictObject(
+  {
+    ca: field.file("the authority's certificate").describe('who signs the certificates of peers'),
+    cert: field.file('the certificate').describe("this node's certificate"),
+    key: field.file('the key').describe('its key'),
+  },
+  mapping,
+);
+
+const device = z.strictObject(
+  {
+    address: field.address().optional().describe('of soft-roce and soft-tcp; default: the first listen address'),
+    runtimeDir: field.file('the sockets of soft-shm').optional().describe('folder where soft-shm peers meet'),
+    gidIndex: field.whole(0, 255).optional().describe("row of the port's GID table; default: the device's choice"),
+    mtu: z
+      .union(
+        [256, 512, 1024, 2048, 4096].map((bytes) => z.literal(bytes)),
+        { error: '256, 512, 1024, 2048 or 4096' },
+      )
+      .optional()
+      .describe("path MTU in bytes; default: the port's"),
+  },
+  mapping,
+);
+
+const channel = z.strictObject(
+  {
+    ringBytes: field
+      .size({ least: 64 * KiB, most: GiB, powerOfTwo: true })
+      .prefault('4MiB')
+      .describe('of each direction, lane and peer'),
+    slotBytes: field
+      .size({ least: 64, most: 4096, powerOfTwo: true })
+      .prefault(256)
+      .describe('what a record is rounded up to'),
+    recordBytes: field
+      .size({ least: 4 * KiB, most: 128 * MiB })
+      .prefault('256KiB')
+      .describe('largest payload of a record'),
+    dataQps: field.whole(1, 16).default(2).describe('queue pairs for data; one more carries the index'),
+    sendRequests: field.whole(16, 16_384).default(256).describe("places in each queue pair's send queue"),
+    requestsPerPost: field.whole(1, 256).default(32).describe('linked WRITEs in one post'),
+    pollAfter: field.whole(1, 8192).default(64).describe('completions are polled after this many requests'),
+    recordsPerSend: field.whole(1, 256).default(32).describe('records gathered into one sendmsg'),
+    receives: field.whole(4, 4096).default(64).describe('posted receives for notifications'),
+    sharedReceiveQueue: field.flag().default(true).describe('one receive queue for all queue pairs of a lane'),
+    firstWindowBytes: field
+      .size({ least: 4 * KiB, most: GiB })
+      .prefault('64KiB')
+      .describe('what a stream may send before it hears of credit'),
+    windowBytes: field
+      .size({ least: 4 * KiB, most: GiB })
+      .prefault('1MiB')
+      .describe('what that may grow to'),
+    memoryBytes: field
+      .size({ least: MiB, most: 1024 * GiB })
+      .prefault('64MiB')
+      .describe('budget of bytes held for slow programs, all streams of the daemon'),
+    spinUs: field.wholeOrAuto(0, 10_000).default('auto').describe('how long a lane looks for work before it sleeps'),
+    heartbeatMs: field.whole(10, 60_000).default(1000).describe('how often peers are asked whether they live'),
+    deadMs: field.whole(50, 600_000).default(4000).describe('a peer that was silent so long is taken for dead'),
+    recoverySeconds: field
+      .seconds(0, 3600)
+      .default(10)
+      .describe('how long streams wait for a broken peer to come back'),
+  },
+  mapping,
+);
+
+const api = z.strictObject(
+  {
+    socket: field
+      .file('the control socket')
+      .refine((path) => path.startsWith('/') && Buffer.byteLength(path) < 108, {
+        error: 'a whole path of at most 107 bytes',
+      })
+      .optional()
+      .describe('control socket; default: /run/millrace/INSTANCE.sock'),
+    http: z
+      .union([z.literal(false), field.httpAddress()], { error: 'an address and a port, as 127.0.0.1:4792, or false' })
+      .prefault('127.0.0.1:4792')
+      .describe('metrics, health and status over HTTP; false: none'),
+    allowRemote: field.flag().default(false).describe('let http be an address that others reach'),
+  },
+  mapping,
+);
+
+const log = z.strictObject(
+  {
+    level: field.oneOf('debug', 'info', 'warn', 'error', 'silent').default('info'),
+    format: field
+      .oneOf('auto', 'json', 'pretty')
+      .default('auto')
+      .describe('auto: pretty on a terminal, json elsewhere'),
+  },
+  mapping,
+);
+
+export const configSchema = z.strictObject(
+  {
+    node: field.nodeName().optional().describe("name of this node; default: the host's name"),
+    instance: field.instanceName().default('millrace').describe('name of the steering and of the control socket'),
+    cgroup: field.cgroup().default('/').describe('programs in this cgroup and below are steered'),
+    listen: listen.prefault({}),
+    rules: z.array(field.rule(), list).default([]).describe('what is carried, and how; the first that matches decides'),
+    peers: z.array(peer, list).default([]).describe('the other nodes'),
+    etcd: etcd.optional().describe('find the other nodes by etcd; absent: not used'),
+    tls: tls.optional().describe('mutual TLS between peers; files relative to the config file'),
+    insecure: field.flag().default(false).describe('peers talk in the clear'),
+    devices: z
+      .array(field.deviceName(), list)
+      .min(1, { error: 'at least one device' })
+      .default(['soft-shm', 'soft-tcp'])
+      .describe('in order of preference: soft-shm, soft-roce, soft-tcp, or libibverbs devices'),
+    device: device.prefault({}),
+    lanes: field
+      .wholeOrAuto(1, 64)
+      .default('auto')
+      .describe('worker threads; auto: half of the processors, at least 1'),
+    channel: channel.prefault({}),
+    api: api.prefault({}),
+    log: log.prefault({}),
+    drainSeconds: field.seconds(0, 3600).default(10).describe('how long open connections may go on after SIGTERM'),
+    socketBufferBytes: field
+      .size({ least: 4 * KiB, most: GiB })
+      .prefault('2MiB')
+      .describe("buffers of the daemon's own sockets towards programs"),
+  },
+  mapping,
+);
+
+export type ParsedConfig = z.output<typeof configSchema>;

@@ -1,0 +1,29 @@
+// A config as people and programs may see it: everything with its value, written as in the file, secrets masked.
+
+import type { Config } from './config.ts';
+import { formatHostPort } from './host-port.ts';
+import { formatSize } from './size.ts';
+
+const MASK = '********';
+
+/** Could be loaded again, but for the secrets. */
+export function shownConfig(config: Config): object {
+  const { peers, etcd, api, channel, socketBufferBytes, ...rest } = config;
+  return {
+    ...rest,
+    peers: peers.map(({ name, ...place }) => ({ name, address: formatHostPort(place) })),
+    ...(etcd !== undefined && { etcd: { ...etcd, ...(etcd.password !== undefined && { password: MASK }) } }),
+    channel: withSizes(channel),
+    api: { ...api, http: api.http === false ? false : formatHostPort(api.http) },
+    socketBufferBytes: formatSize(socketBufferBytes),
+  };
+}
+
+function withSizes(values: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(
+    Object.entries(values).map(([key, value]) => [
+      key,
+      key.endsWith('Bytes') && typeof value === 'number' ? formatSize(value) : value,
+    ]),
+  );
+}

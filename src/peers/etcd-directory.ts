@@ -1,0 +1,220 @@
+// Peers by etcd: this node's entry is kept there, the others' are followed. When etcd is away, the last known ones stay.
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { UsageError } from '../errors.ts';
+import { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } from './directory.ts';
+import { CompactedError, EtcdClient, type EtcdEvent } from './etcd-client.ts';
+import type { EtcdTls } from './etcd-http.ts';
+import { EtcdRegistration } from './etcd-registration.ts';
+import { decodeNodeEntry, encodeNodeValue, type NodePlace, nodesPrefix } from './node-entry.ts';
+import { MAX_NODES, NodeTable } from './node-table.ts';
+
+export interface EtcdDirectoryOptions {
+  /** At least one; tried in turn. */
+  readonly endpoints: readonly string[];
+  readonly prefix: string;
+  readonly leaseSeconds: number;
+  /** What peers are to know of this node. */
+  readonly self: NodePlace;
+  readonly username?: string;
+  readonly password?: string;
+  readonly tls?: EtcdTls;
+  /** A line for the log; the same one is not repeated while it lasts. */
+  readonly onTrouble?: (message: string) => void;
+  /** `problem` has changed; '' when all is well. */
+  readonly onProblem?: (problem: string) => void;
+  /** Aborted: as close(). */
+  readonly signal?: AbortSignal;
+}
+
+const FIRST_RETRY_MS = 100;
+const LAST_RETRY_MS = 3000;
+const LEAVE_MS = 1000;
+
+export class EtcdDirectory implements PeerDirectory {
+  readonly #options: EtcdDirectoryOptions;
+  readonly #nodes: string;
+  readonly #list = new PeerList();
+  readonly #table: NodeTable;
+  readonly #registration: EtcdRegistration;
+  readonly #end = new AbortController();
+  readonly #running: Promise<void>;
+  #sweep: NodeJS.Timeout | undefined;
+  #problem = 'etcd was not reached yet';
+  #endpoint = 0;
+  /** Since the last time that the nodes could be listed. */
+  #failures = 0;
+  #closing: Promise<void> | undefined;
+
+  /** Does not wait for etcd: a daemon starts without it. */
+  static start(options: EtcdDirectoryOptions): EtcdDirectory {
+    const { self, endpoints } = options;
+    if (endpoints.length === 0) throw new UsageError('find peers by etcd: no endpoints');
+    try {
+      decodeNodeEntry(self.name, Buffer.from(encodeNodeValue(self)));
+    } catch (error) {
+      // Others would ignore it without a word to us.
+      const what = `register ${self.name} at ${self.host} port ${self.port} in etcd`;
+      throw new UsageError(`${what}: ${(error as Error).message}`, { cause: error });
+    }
+    return new EtcdDirectory(options);
+  }
+
+  private constructor(options: EtcdDirectoryOptions) {
+    const { prefix, leaseSeconds, self, onTrouble = () => {} } = options;
+    this.#options = options;
+    this.#nodes = nodesPrefix(prefix);
+    // Who lives has noticed by then that etcd is back.
+    this.#table = new NodeTable(self.name, leaseSeconds * 1000 + LAST_RETRY_MS, onTrouble);
+    this.#registration = new EtcdRegistration(self, prefix, leaseSeconds);
+    this.#running = this.#run();
+    options.signal?.addEventListener('abort', this.#onAbort, { once: true });
+    if (options.signal?.aborted === true) this.#onAbort();
+  }
+
+  get peers(): readonly DirectoryPeer[] {
+    return this.#list.peers;
+  }
+
+  get problem(): string {
+    return this.#problem;
+  }
+
+  onChange(listener: PeersListener): void {
+    this.#list.listen(listener);
+  }
+
+  /** Takes this node out of etcd, if that can be reached. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  readonly #onAbort = (): void => void this.close();
+
+  async #close(): Promise<void> {
+    this.#options.signal?.removeEventListener('abort', this.#onAbort);
+    this.#list.silence();
+    this.#end.abort();
+    clearTimeout(this.#sweep);
+    await this.#running;
+    try {
+      await this.#registration.leave(this.#client(AbortSignal.timeout(LEAVE_MS)));
+    } catch {
+      // The lease ends by itself.
+    }
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#end;
+    const { endpoints } = this.#options;
+    while (!signal.aborted) {
+      try {
+        await this.#follow();
+      } catch (error) {
+        if (signal.aborted) return;
+        // Compacted: only that we were slow, and everything is looked at again.
+        if (!(error instanceof CompactedError)) this.#setProblem((error as Error).message);
+      }
+      // Each member is tried once before the pauses get longer.
+      const round = Math.floor(this.#failures++ / endpoints.length);
+      this.#endpoint = (this.#endpoint + 1) % endpoints.length;
+      const pauseMs = Math.min(FIRST_RETRY_MS * 2 ** round, LAST_RETRY_MS);
+      // Nodes that lost etcd together should not come back together.
+      await delay(pauseMs * (0.5 + Math.random() / 2), undefined, { signal }).catch(() => {});
+    }
+  }
+
+  /** One conversation with one member; it ends by an error only. */
+  async #follow(): Promise<void> {
+    const client = this.#client(this.#end.signal);
+    await this.#registration.renew(client);
+    const { entries, revision } = await client.list(this.#nodes, MAX_NODES + 1);
+    const own = entries.find(({ key }) => this.#nameOf(key) === this.#options.self.name);
+    // Lost between the two: the watch, which begins after the list, never tells.
+    if (own === undefined || !this.#registration.isOwn({ ...own, isDelete: false }))
+      await this.#registration.renew(client);
+    this.#table.replace(
+      entries.map(({ key, value }) => ({ name: this.#nameOf(key), value })),
+      performance.now(),
+    );
+    this.#publish();
+    this.#failures = 0;
+    this.#setProblem(this.#registration.conflict);
+    const scope = new AbortController();
+    const signal = AbortSignal.any([scope.signal, this.#end.signal]);
+    const parts = [this.#watch(client, revision, signal), this.#keepAlive(client, signal)];
+    try {
+      await Promise.race(parts);
+    } finally {
+      scope.abort();
+      await Promise.allSettled(parts);
+    }
+  }
+
+  async #watch(client: EtcdClient, revision: string, signal: AbortSignal): Promise<void> {
+    for await (const events of client.watch(this.#nodes, revision, signal)) {
+      for (const event of events) this.#apply(event);
+      this.#publish();
+      const own = events.findLast(({ key }) => this.#nameOf(key) === this.#options.self.name);
+      if (own === undefined || this.#registration.isOwn(own)) continue;
+      await this.#registration.renew(client);
+      this.#setProblem(this.#registration.conflict);
+    }
+  }
+
+  async #keepAlive(client: EtcdClient, signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await delay((this.#options.leaseSeconds * 1000) / 3, undefined, { signal });
+      await this.#registration.keepAlive(client);
+      this.#setProblem(this.#registration.conflict);
+    }
+  }
+
+  #apply({ key, value, isDelete }: EtcdEvent): void {
+    const name = this.#nameOf(key);
+    if (isDelete) this.#table.remove(name);
+    else this.#table.put({ name, value });
+  }
+
+  #publish(): void {
+    this.#table.sweep(performance.now());
+    clearTimeout(this.#sweep);
+    const { nextSweepMs } = this.#table;
+    if (Number.isFinite(nextSweepMs)) {
+      this.#sweep = setTimeout(() => this.#publish(), Math.max(1, nextSweepMs - performance.now()));
+    }
+    this.#list.replace(this.#table.peers);
+  }
+
+  #nameOf(key: string): string {
+    return key.slice(this.#nodes.length);
+  }
+
+  #setProblem(problem: string): void {
+    if (problem === this.#problem) return;
+    this.#problem = problem;
+    if (problem !== '') this.#options.onTrouble?.(problem);
+    this.#options.onProblem?.(problem);
+  }
+
+  #client(signal: AbortSignal): EtcdClient {
+    const { endpoints, leaseSeconds, username, password, tls } = this.#options;
+    // A call that takes longer than this leaves no time for another member before the lease ends.
+    const timeoutMs = Math.floor(Math.min(5000, Math.max(1000, (leaseSeconds * 1000) / 3)));
+    return new EtcdClient(
+      {
+        endpoint: endpoints[this.#endpoint] ?? '',
+        timeoutMs,
+        ...(username !== undefined && { username }),
+        ...(password !== undefined && { password }),
+        ...(tls !== undefined && { tls }),
+      },
+      signal,
+    );
+  }
+}

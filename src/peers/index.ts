@@ -1,0 +1,9 @@
+// Who the other nodes are: from the config, from etcd, or both.
+
+export type { DirectoryPeer, PeerDirectory, PeersListener } from './directory.ts';
+export { EtcdDirectory, type EtcdDirectoryOptions } from './etcd-directory.ts';
+export type { EtcdTls } from './etcd-http.ts';
+export { type LabCaOptions, type LabCertificates, makeLabCertificates } from './lab-ca.ts';
+export { mergeDirectories } from './merged-directory.ts';
+export type { NodePlace } from './node-entry.ts';
+export { StaticDirectory, staticDirectory } from './static-directory.ts';
