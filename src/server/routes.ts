@@ -1,0 +1,115 @@
+// The control API: what each path answers, from a StatusSource. How it is reached is the server's business.
+
+import { type Context, Hono } from 'hono';
+import { UsageError } from '../errors.ts';
+import type { StatusSource } from '../proxy/status.ts';
+import { metricsContentType, metricsText } from '../telemetry/index.ts';
+import { type ConnectionFilter, filterKeys, isConnectionMode, selectConnections } from './connection-filter.ts';
+import { answerError, refusal, withinMs } from './errors.ts';
+import { EventStream } from './event-stream.ts';
+import { isHostAllowed } from './host-check.ts';
+
+/** No request needs a body; some clients send one. */
+const MAX_BODY_BYTES = 4096;
+const MAX_EVENT_STREAMS = 32;
+
+export interface RoutesOptions {
+  readonly source: StatusSource;
+  /** Of one answer of the source. */
+  readonly timeoutMs: number;
+  /** Shared by all ways to reach the API: closed when the server is. */
+  readonly streams: Set<EventStream>;
+  /** What the TCP side listens on; absent on the unix socket, where the file's mode says who may ask. */
+  readonly tcpHost?: string;
+}
+
+export function routes({ source, timeoutMs, streams, tcpHost }: RoutesOptions): Hono {
+  const app = new Hono();
+  const ask = <T>(what: string, answer: Promise<T>): Promise<T> => withinMs(timeoutMs, what, answer);
+  const status = () => ask('status', source.status());
+
+  app.onError((error, context) => answerError(context, error));
+  app.notFound((context) => refusal(context, 404, `there is no ${context.req.method} ${context.req.path}`));
+  if (tcpHost !== undefined) {
+    app.use(async (context, next) => {
+      const host = context.req.header('host');
+      if (isHostAllowed(host, tcpHost)) return next();
+      return refusal(context, 403, `host '${host ?? ''}' is not this server: ask for localhost or ${tcpHost}`);
+    });
+  }
+  // No answer depends on a body, and none is read: Node drops what came when the answer is out.
+  app.use(async (context, next) => {
+    const length = Number(context.req.header('content-length') ?? 0);
+    if (length > MAX_BODY_BYTES) return refusal(context, 413, 'the request is too large');
+    return next();
+  });
+  app.use(async (context, next) => {
+    await next();
+    context.header('cache-control', 'no-store');
+    context.header('x-content-type-options', 'nosniff');
+  });
+
+  app.get('/v1/status', async (context) => context.json(await status()));
+  app.get('/v1/connections', async (context) => {
+    const filter = connectionFilter(context);
+    const all = await ask('connections', source.connections());
+    return context.json({ v: 1, connections: selectConnections(all, filter) });
+  });
+  app.get('/v1/explain', async (context) => {
+    const which = context.req.query('which') ?? '';
+    if (which === '')
+      throw new UsageError('explain: say which, as ?which=4711 or ?which=10.0.0.1:40312->10.0.0.2:6379');
+    return context.json({ v: 1, lines: await ask('explain', source.explain(which)) });
+  });
+  app.post('/v1/reload', async (context) => {
+    if (tcpHost !== undefined) return refusal(context, 403, 'reload: only over the unix socket');
+    return context.json({ v: 1, lines: await ask('reload', source.reload()) });
+  });
+  app.post('/v1/break', async (context) => {
+    if (tcpHost !== undefined) return refusal(context, 403, 'break: only over the unix socket');
+    if (source.breakLinks === undefined) {
+      return refusal(context, 403, 'break: this daemon was not started for trials (MILLRACE_ALLOW_BREAK=1)');
+    }
+    const peer = context.req.query('peer') ?? '';
+    if (peer === '') throw new UsageError('break: say whose links, as ?peer=b');
+    return context.json({ v: 1, lines: await ask('break', source.breakLinks(peer)) });
+  });
+  app.get('/v1/events', (context) => events(context, streams));
+
+  app.get('/metrics', async (context) => {
+    const text = await metricsText(await status());
+    return context.body(text, 200, { 'content-type': metricsContentType });
+  });
+  app.get('/healthz', async (context) => {
+    // Comes from the lanes, so that a lane that is stuck shows.
+    await status();
+    return context.text('ok\n');
+  });
+  app.get('/readyz', async (context) => {
+    const { state, notReady } = await status();
+    const isReady = state === 'ready' && notReady.length === 0;
+    const reasons = notReady.length > 0 ? notReady : [state];
+    return context.text(isReady ? 'ok\n' : `${reasons.join('\n')}\n`, isReady ? 200 : 503);
+  });
+  return app;
+}
+
+function connectionFilter(context: Context): ConnectionFilter {
+  const query = context.req.query();
+  for (const key of Object.keys(query)) {
+    if (!filterKeys.has(key))
+      throw new UsageError(`connections: no filter '${key}' (there is ${[...filterKeys].join(', ')})`);
+  }
+  const { mode, ...rest } = query;
+  if (mode === undefined) return rest;
+  if (!isConnectionMode(mode))
+    throw new UsageError(`connections: no mode '${mode}' (there is carried, shortcut, plain)`);
+  return { ...rest, mode };
+}
+
+function events(context: Context, streams: Set<EventStream>): Response {
+  if (streams.size >= MAX_EVENT_STREAMS) return refusal(context, 503, `events: ${MAX_EVENT_STREAMS} listen already`);
+  const stream = new EventStream({ onClose: () => streams.delete(stream) });
+  streams.add(stream);
+  return context.body(stream.body(), 200, { 'content-type': 'text/event-stream' });
+}

@@ -1,0 +1,61 @@
+// Where a daemon's control socket is, and which one a command means when nobody said.
+
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { UsageError } from '../errors.ts';
+import { probeUnix } from './unix-socket.ts';
+
+export const DEFAULT_INSTANCE = 'millrace';
+const DEFAULT_RUN_DIR = '/run/millrace';
+const suffix = '.sock';
+const instancePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** What the user gave of it. */
+export interface SocketChoice {
+  readonly instance?: string;
+  readonly socket?: string;
+}
+
+/** Of the daemon called `instance`. */
+export function socketPathOf(instance: string, env: Env): string {
+  if (!instancePattern.test(instance)) {
+    throw new UsageError(`instance '${instance}': expected letters, digits, '.', '_' and '-', at most 64`);
+  }
+  return join(runDirOf(env), `${instance}${suffix}`);
+}
+
+/** The path given, the instance given, or the only daemon that runs here. */
+export async function findSocket({ instance, socket }: SocketChoice, env: Env): Promise<string> {
+  if (socket !== undefined) return socket;
+  if (instance !== undefined) return socketPathOf(instance, env);
+  const folder = runDirOf(env);
+  const names = socketsIn(folder);
+  if (names.length <= 1) return join(folder, names[0] ?? `${DEFAULT_INSTANCE}${suffix}`);
+  // Dead daemons leave their sockets behind.
+  const answers = await Promise.all(names.map((name) => probeUnix(join(folder, name))));
+  const alive = names.filter((_, index) => answers[index] === 'alive');
+  if (alive.length > 1) {
+    const instances = alive.map((name) => name.slice(0, -suffix.length)).join(', ');
+    throw new UsageError(`several daemons run here: ${instances}; choose one with --instance`);
+  }
+  return join(folder, alive[0] ?? `${DEFAULT_INSTANCE}${suffix}`);
+}
+
+function runDirOf(env: Env): string {
+  const { MILLRACE_RUN_DIR: folder = '' } = env;
+  return folder === '' ? DEFAULT_RUN_DIR : folder;
+}
+
+function socketsIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true })
+      .filter((entry) => entry.isSocket() && /^[^.].*\.sock$/.test(entry.name))
+      .map(({ name }) => name)
+      .sort();
+  } catch {
+    // Not there, or not for this user to read: the default's own error says more.
+    return [];
+  }
+}

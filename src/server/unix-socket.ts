@@ -1,0 +1,127 @@
+// A unix socket under a well-known name: for its owner only, taken over from a dead process, never from a living one.
+
+import { randomBytes } from 'node:crypto';
+import { chmodSync, linkSync, lstatSync, rmSync } from 'node:fs';
+import { connect, type Server } from 'node:net';
+import { basename, dirname, join } from 'node:path';
+import { MillraceError } from '../errors.ts';
+import { makeFolder } from '../folder.ts';
+
+/** Of sockaddr_un, less the terminating zero. */
+const MAX_PATH_BYTES = 107;
+const MAX_TRIES = 5;
+
+/** Listens; the returned function takes the name away again, unless another has it by then. */
+export async function listenUnix(server: Server, path: string): Promise<() => void> {
+  // Under a name of its own first: when it gets the well-known one, it is ready and has the right mode.
+  const made = join(dirname(path), `.${token()}`);
+  const longest = [made, lockOf(path)].find((name) => Buffer.byteLength(name) > MAX_PATH_BYTES);
+  if (longest !== undefined) {
+    throw new MillraceError('MILLRACE_ERR_USAGE', `listen on ${path}: the path is too long for a socket`);
+  }
+  makeFolder(dirname(path));
+  await listening(server, made);
+  try {
+    chmodSync(made, 0o600);
+    const { ino } = lstatSync(made);
+    await publish(made, path);
+    return () => {
+      if (lstatSync(path, { throwIfNoEntry: false })?.ino === ino) rmSync(path, { force: true });
+    };
+  } catch (error) {
+    server.close();
+    throw error;
+  } finally {
+    rmSync(made, { force: true });
+  }
+}
+
+/** `dead`: nobody listens any more. A backlog that is full, or a socket of another user, is somebody's. */
+export async function probeUnix(path: string): Promise<'alive' | 'dead' | 'none'> {
+  const { promise, resolve } = Promise.withResolvers<'alive' | 'dead' | 'none'>();
+  const socket = connect(path);
+  socket.once('connect', () => resolve('alive'));
+  socket.once('error', ({ code }: NodeJS.ErrnoException) => {
+    resolve(code === 'ECONNREFUSED' ? 'dead' : code === 'ENOENT' ? 'none' : 'alive');
+  });
+  try {
+    return await promise;
+  } finally {
+    socket.destroy();
+  }
+}
+
+async function listening(server: Server, path: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  server.once('error', reject);
+  server.listen(path, resolve);
+  try {
+    await promise;
+  } catch (error) {
+    throw listenError(path, error);
+  } finally {
+    server.off('error', reject);
+  }
+}
+
+async function publish(made: string, path: string): Promise<void> {
+  // Fails when the name is taken, which rename(2) would not.
+  for (let tries = 1; !tryLink(made, path); tries++) {
+    if (tries === MAX_TRIES) throw alreadyRunning(path);
+    if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === false) {
+      throw new MillraceError('MILLRACE_ERR_USAGE', `listen on ${path}: something has that name, and is no socket`);
+    }
+    await removeDead(made, path);
+  }
+}
+
+/** One at a time, or a socket that was dead when it was looked at would be another's living one when it is removed. */
+async function removeDead(made: string, path: string): Promise<void> {
+  const lock = lockOf(path);
+  // The lock is a second name of this daemon's socket: whoever finds it can tell whether its holder lives.
+  if (!tryLink(made, lock)) {
+    if ((await probeUnix(lock)) === 'alive') throw alreadyRunning(path);
+    rmSync(lock, { force: true });
+    return;
+  }
+  try {
+    const found = await probeUnix(path);
+    if (found === 'alive') throw alreadyRunning(path);
+    if (found === 'dead') rmSync(path, { force: true });
+  } finally {
+    rmSync(lock, { force: true });
+  }
+}
+
+function tryLink(made: string, path: string): boolean {
+  try {
+    linkSync(made, path);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw listenError(path, error);
+  }
+}
+
+function lockOf(path: string): string {
+  return join(dirname(path), `.${basename(path)}`);
+}
+
+/** A process id would not do: daemons in several containers may share the folder. */
+function token(): string {
+  return randomBytes(4).toString('hex');
+}
+
+function alreadyRunning(path: string): MillraceError {
+  return new MillraceError('MILLRACE_ERR_FAILED', `already running: a daemon answers on ${path}, or starts there`);
+}
+
+function listenError(path: string, error: unknown): MillraceError {
+  const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+  const isForbidden = code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
+  return new MillraceError(
+    isForbidden ? 'MILLRACE_ERR_PERMISSION' : 'MILLRACE_ERR_FAILED',
+    `listen on ${path}: ${code}${isForbidden ? ' (run as root, or set MILLRACE_RUN_DIR)' : ''}`,
+    { cause: error },
+  );
+}

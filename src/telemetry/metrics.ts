@@ -1,0 +1,130 @@
+// What Prometheus reads: every metric as a row that says how it follows from a DaemonStatus. docs/metrics.md lists the same rows.
+
+import { Counter, Gauge, type PrometheusContentType, prometheusContentType, Registry } from '@prometheus-io/client';
+import type { DaemonStatus } from '../proxy/status.ts';
+import { verdictWords } from '../steering/index.ts';
+import { counter, gauge, type MetricSpec, one } from './metric-spec.ts';
+import { linkMetrics, peerMetrics } from './peer-metrics.ts';
+
+export const metricsContentType: PrometheusContentType = prometheusContentType;
+
+const states = ['starting', 'ready', 'draining'] as const;
+/** Known values only, so that nothing can make new time series. */
+const verdicts: ReadonlySet<string> = new Set(Object.keys(verdictWords));
+
+export const metricSpecs: readonly MetricSpec[] = [
+  gauge('millrace_info', ['node', 'instance', 'version'], 'Always 1; what runs, in the labels.', (status) => [
+    { labels: { node: status.node, instance: status.instance, version: status.version }, value: 1 },
+  ]),
+  gauge('millrace_start_time_seconds', [], 'When the daemon started, since the epoch.', ({ startedMs }) =>
+    one(startedMs / 1000),
+  ),
+  gauge('millrace_state', ['state'], '1 for the state that the daemon is in, else 0.', ({ state }) =>
+    states.map((name) => ({ labels: { state: name }, value: Number(name === state) })),
+  ),
+  gauge('millrace_not_ready_reasons', [], 'How many things keep the daemon from being ready.', ({ notReady }) =>
+    one(notReady.length),
+  ),
+  counter('millrace_cpu_seconds_total', [], 'CPU time of the whole daemon, user and system.', ({ cpuSeconds }) =>
+    one(cpuSeconds),
+  ),
+  gauge('millrace_resident_memory_bytes', [], 'Memory of the daemon that is in RAM.', ({ memory }) =>
+    one(memory.rssBytes),
+  ),
+  gauge('millrace_held_bytes', [], 'Taken from peers and not read by programs yet.', ({ memory }) =>
+    one(memory.heldBytes),
+  ),
+  gauge('millrace_held_budget_bytes', [], 'How much may be held at most.', ({ memory }) => one(memory.budgetBytes)),
+  counter('millrace_connects_total', ['verdict'], 'Connects by what the kernel hook decided.', (status) =>
+    Object.entries(status.verdicts).map(([name, value]) => ({
+      labels: { verdict: verdicts.has(name) ? name : 'other' },
+      value,
+    })),
+  ),
+  counter(
+    'millrace_connections_opened_total',
+    [],
+    'Connections carried: of programs here to a peer, and of programs of a peer to servers here.',
+    ({ counters }) => one(counters.opened),
+  ),
+  counter(
+    'millrace_connections_accepted_total',
+    [],
+    'Connections of programs here that were steered to the daemon.',
+    ({ counters }) => one(counters.accepted),
+  ),
+  counter(
+    'millrace_connections_refused_total',
+    [],
+    'Connections that could not be carried, or whose server here could not be called.',
+    ({ counters }) => one(counters.refused),
+  ),
+  counter(
+    'millrace_connections_reset_total',
+    [],
+    'Connections that were reset before they were accepted.',
+    ({ counters }) => one(counters.resets),
+  ),
+  counter('millrace_strangers_total', [], 'Callers that steering had not sent, turned away.', ({ counters }) =>
+    one(counters.strangers),
+  ),
+  counter('millrace_sent_bytes_total', [], 'Payload taken from programs and sent to peers.', ({ counters }) =>
+    one(counters.bytesOut),
+  ),
+  counter('millrace_received_bytes_total', [], 'Payload that came from peers for programs.', ({ counters }) =>
+    one(counters.bytesIn),
+  ),
+  ...laneSpecs(),
+  ...peerMetrics(),
+  ...linkMetrics(),
+];
+
+/** The whole exposition. A registry per scrape: two scrapes at once never see each other's halves. */
+export async function metricsText(status: DaemonStatus): Promise<string> {
+  const registry = new Registry(prometheusContentType);
+  for (const { name, type, labels: labelNames, help, read } of metricSpecs) {
+    const Metric = type === 'counter' ? Counter : Gauge;
+    const metric = new Metric({ name, help, labelNames: [...labelNames], registers: [registry] });
+    for (const { labels = {}, value } of read(status)) metric.inc({ ...labels }, value);
+  }
+  return registry.metrics();
+}
+
+function laneSpecs(): readonly MetricSpec[] {
+  const perLane =
+    (value: (lane: DaemonStatus['lanes'][number]) => number): MetricSpec['read'] =>
+    ({ lanes }) =>
+      lanes.map((lane) => ({ labels: { lane: String(lane.index) }, value: value(lane) }));
+  return [
+    gauge(
+      'millrace_lane_connections',
+      ['lane'],
+      'Open connections of the lane.',
+      perLane(({ connections }) => connections),
+    ),
+    counter(
+      'millrace_lane_turns_total',
+      ['lane'],
+      'Turns of the lane’s loop.',
+      perLane(({ turns }) => turns),
+    ),
+    counter(
+      'millrace_lane_sleeps_total',
+      ['lane'],
+      'Times the lane went to sleep.',
+      perLane(({ sleeps }) => sleeps),
+    ),
+    gauge(
+      'millrace_lane_held_bytes',
+      ['lane'],
+      'Held by the lane for programs.',
+      perLane(({ heldBytes }) => heldBytes),
+    ),
+    counter(
+      'millrace_lane_cpu_seconds_total',
+      ['lane'],
+      'CPU time of the lane.',
+      perLane(({ cpuSeconds }) => cpuSeconds),
+    ),
+  ];
+}
