@@ -1,0 +1,180 @@
+// One control connection, from the first hello to the last line: whoever dialed, both sides follow the same rules.
+
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { UsageError } from '../../errors.ts';
+import { LineSplitter, MAX_ENDPOINTS_PER_LINE } from '../../relay/announcement-protocol.ts';
+import type { Endpoint } from '../../steering/index.ts';
+import { decodeMessage, encodeMessage, type Message, type PeerMessage, readable } from './control-protocol.ts';
+import type { HeartbeatSpec, PeerHello } from './control-spec.ts';
+import type { Handshake } from './handshake.ts';
+import { hangUp } from './hang-up.ts';
+import { Heartbeat } from './heartbeat.ts';
+import { LineBudget } from './line-budget.ts';
+
+/** More than this waits to be sent: the peer does not read. */
+export const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
+
+/**
+ * `lost`: closed, broken or silent. `left`: one side said bye. `refused`: the other side says that we broke the rules.
+ * `misbehaved`: it did.
+ */
+export type EndKind = 'lost' | 'left' | 'refused' | 'misbehaved';
+
+export interface ConnectionEnd {
+  readonly kind: EndKind;
+  readonly reason: string;
+}
+
+export interface ConnectionEvents {
+  /** Both hellos are exchanged and believed. */
+  onGreeted(connection: ControlConnection, hello: PeerHello): void;
+  onMessage(connection: ControlConnection, message: PeerMessage): void;
+  /** Once, and the last event. */
+  onEnd(connection: ControlConnection, end: ConnectionEnd): void;
+}
+
+export class ControlConnection {
+  readonly #socket: Socket;
+  readonly #handshake: Handshake;
+  readonly #beat: HeartbeatSpec;
+  readonly #events: ConnectionEvents;
+  readonly #lines = new LineSplitter();
+  readonly #budget = new LineBudget();
+  #heartbeat: Heartbeat | undefined;
+  #isEnded = false;
+
+  /** Takes over a socket that is connected, and secure if it has to be. */
+  constructor(socket: Socket, handshake: Handshake, beat: HeartbeatSpec, events: ConnectionEvents) {
+    this.#socket = socket;
+    this.#handshake = handshake;
+    this.#beat = beat;
+    this.#events = events;
+    socket.setNoDelay(true);
+    socket.on('data', (bytes) => this.#take(bytes));
+    socket.on('error', (error: NodeJS.ErrnoException) => this.#end('lost', readable(error.code ?? error.message)));
+    socket.on('close', () => this.#end('lost', 'the peer closed the connection'));
+    const opening = handshake.open();
+    if (opening !== undefined) this.#send(opening);
+    // Who looked at its first bytes has paused it.
+    socket.resume();
+  }
+
+  get isSecure(): boolean {
+    return this.#socket instanceof TLSSocket;
+  }
+
+  get isCaller(): boolean {
+    return this.#handshake.isCaller;
+  }
+
+  get roundTripMs(): number {
+    return this.#heartbeat?.roundTripMs ?? -1;
+  }
+
+  tell(kind: 'announce' | 'withdraw', endpoints: readonly Endpoint[]): void {
+    for (let at = 0; at < endpoints.length; at += MAX_ENDPOINTS_PER_LINE) {
+      this.#send({ kind, endpoints: endpoints.slice(at, at + MAX_ENDPOINTS_PER_LINE) });
+    }
+  }
+
+  /** False when the connection has ended. */
+  sendLink(link: number, body: object): boolean {
+    this.#send({ kind: 'link', link, body });
+    return !this.#isEnded;
+  }
+
+  /** Ends it in order. */
+  leave(reason: string): void {
+    this.#finish('left', 'bye', reason);
+  }
+
+  /** Ends it because the other side broke the rules. */
+  refuse(reason: string): void {
+    this.#finish('misbehaved', 'refused', reason);
+  }
+
+  /** Ends it without a word: nobody would read it. */
+  lose(reason: string): void {
+    this.#socket.destroy();
+    this.#end('lost', reason);
+  }
+
+  #take(bytes: Uint8Array): void {
+    this.#heartbeat?.heard();
+    const lines = this.#lines.split(bytes);
+    while (!this.#isEnded) {
+      const message = this.#judge(() => this.#next(lines));
+      if (message === undefined) return;
+      this.#hear(message);
+    }
+  }
+
+  #next(lines: Iterator<string, void>): Message | undefined {
+    const { value: line } = lines.next();
+    if (line === undefined) return undefined;
+    this.#budget.spend();
+    return decodeMessage(line);
+  }
+
+  /** Refuses a peer that breaks the rules. Only around the border: a mistake of a handler is not the peer's. */
+  #judge<T>(look: () => T): T | undefined {
+    try {
+      return look();
+    } catch (error) {
+      if (!(error instanceof UsageError)) throw error;
+      this.refuse(error.message);
+      return undefined;
+    }
+  }
+
+  #hear(message: Message): void {
+    if (message.kind === 'refused') this.#hangUpAfter('refused', message.reason);
+    else if (message.kind === 'bye') this.#hangUpAfter('left', message.reason);
+    else if (this.#handshake.peer === undefined) this.#shakeHands(message);
+    else if (message.kind === 'hello') this.refuse('a second hello');
+    else if (message.kind === 'proof') this.refuse('a proof that nobody asked for');
+    else if (message.kind === 'ping') this.#send({ kind: 'pong', number: message.number });
+    else if (message.kind === 'pong') this.#judge(() => this.#heartbeat?.answered(message.number));
+    else this.#events.onMessage(this, message);
+  }
+
+  #shakeHands(message: Message): void {
+    const answer = this.#judge(() => this.#handshake.hear(message));
+    if (answer !== undefined) this.#send(answer);
+    const { peer } = this.#handshake;
+    if (peer === undefined || this.#isEnded) return;
+    this.#heartbeat = new Heartbeat({
+      ...this.#beat,
+      ping: (number) => this.#send({ kind: 'ping', number }),
+      onDead: (reason) => this.lose(reason),
+    });
+    this.#events.onGreeted(this, peer);
+  }
+
+  #send(message: Message): void {
+    const line = encodeMessage(message);
+    if (this.#isEnded) return;
+    this.#socket.write(line);
+    if (this.#socket.writableLength > MAX_UNSENT_BYTES) this.lose('the peer does not read');
+  }
+
+  /** The other side has said its last line. What was not sent yet has no reader. */
+  #hangUpAfter(kind: EndKind, reason: string): void {
+    this.#socket.destroy();
+    this.#end(kind, reason);
+  }
+
+  #finish(kind: EndKind, last: 'bye' | 'refused', reason: string): void {
+    if (this.#isEnded) return;
+    hangUp(this.#socket, encodeMessage({ kind: last, reason }));
+    this.#end(kind, readable(reason));
+  }
+
+  #end(kind: EndKind, reason: string): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#heartbeat?.stop();
+    this.#events.onEnd(this, { kind, reason });
+  }
+}

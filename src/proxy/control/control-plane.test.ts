@@ -1,0 +1,238 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { parseEndpoint } from '../../steering/index.ts';
+import { freePort, Party, type PartyOptions, peer, until } from './fixtures/party.ts';
+import { helloLine, Parrot, Stranger } from './fixtures/stranger.ts';
+import { makeNonce } from './handshake.ts';
+
+/** Two daemons that know each other. */
+async function startPair(options: Partial<PartyOptions> = {}): Promise<AsyncDisposableStack & { a: Party; b: Party }> {
+  const stack = new AsyncDisposableStack();
+  const [portA, portB] = [await freePort(), await freePort()];
+  const a = stack.use(await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA, ...options }));
+  const b = stack.use(await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB, ...options }));
+  await Promise.all([a.untilUp('b'), b.untilUp('a')]);
+  return Object.assign(stack, { a, b });
+}
+
+describe('the control plane', { concurrency: true }, () => {
+  test('names that are none or come twice, no address and impossible options are said at once', async () => {
+    const start = async (options: Partial<PartyOptions>): Promise<void> => {
+      await using _party = await Party.start({ name: 'a', peers: [], ...options });
+    };
+    await assert.rejects(start({ name: 'a b' }), /'a b' is no name for a daemon/);
+    await assert.rejects(start({ peers: [peer('a', 1)] }), /two daemons are called a/);
+    await assert.rejects(start({ peers: [peer('b', 1), peer('b', 2)] }), /two daemons are called b/);
+    await assert.rejects(start({ peers: [peer('b', 0)] }), /peer b: '127.0.0.1' port 0 is no address to call/);
+    await assert.rejects(start({ listen: [] }), /no address where peers could call/);
+    await assert.rejects(start({ heartbeatMs: 100, deadMs: 150 }), /less than two heartbeats/);
+    await assert.rejects(start({ hello: { incarnation: 'x', lanes: 1, wires: [] } }), /incarnation/);
+    await assert.rejects(start({ hello: { incarnation: makeNonce(), lanes: 65, wires: [] } }), /lanes/);
+    await assert.rejects(start({ security: { kind: 'tls', ca: '', cert: '', key: '' } }), {
+      code: 'MILLRACE_ERR_USAGE',
+      message: /the CA, certificate or key of this daemon cannot be used/,
+    });
+  });
+
+  test('a port that is in use names its key in the config, and the other addresses are given back', async () => {
+    await using party = await Party.start({ name: 'a', peers: [] });
+    const other = await freePort();
+    const listen = [other, party.port].map((port) => ({ host: '127.0.0.1', port }));
+    await assert.rejects(Party.start({ name: 'b', peers: [], listen }), /EADDRINUSE.*listen\.controlPort/);
+    await using _other = await Party.start({ name: 'b', peers: [], port: other });
+  });
+
+  test('what is sent to nobody, or is too large, is said; closing twice is harmless', async () => {
+    await using pair = await startPair();
+    const { a } = pair;
+    assert.equal(a.plane.sendLink('nobody', 0, {}), false);
+    assert.throws(() => a.plane.sendLink('b', 0, { text: 'x'.repeat(20_000) }), { code: 'MILLRACE_ERR_USAGE' });
+    assert.throws(() => a.plane.sendLink('b', 64, {}), { code: 'MILLRACE_ERR_USAGE' });
+    assert.equal(a.stateOf('b'), 'up');
+    a.plane.drop('nobody', 'why not');
+    await Promise.all([a.plane.close(), a.plane.close()]);
+    assert.equal(a.plane.sendLink('b', 0, {}), false);
+    assert.throws(() => a.plane.setPeers([]), { code: 'MILLRACE_ERR_CLOSED' });
+  });
+
+  test('both say hello, the smaller name calls, and links and listeners come across', async () => {
+    await using pair = await startPair();
+    const { a, b } = pair;
+    assert.deepEqual(a.news, ['b up 2 shm,tcp caller']);
+    assert.deepEqual(b.news.splice(0), ['a up 2 shm,tcp listener']);
+    a.plane.setListeners(['10.0.0.1:80', '[fd00::1]:80'].map(parseEndpoint));
+    a.plane.setListeners(['10.0.0.1:80', '10.0.0.1:81'].map(parseEndpoint));
+    assert.equal(a.plane.sendLink('b', 3, { qp: 17 }), true);
+    await until('b heard', () => b.news.length === 5);
+    assert.deepEqual(b.news.splice(0), [
+      'a +10.0.0.1:80',
+      'a +[fd00::1]:80',
+      'a -[fd00::1]:80',
+      'a +10.0.0.1:81',
+      'a link 3 {"qp":17}',
+    ]);
+    assert.equal(b.plane.sendLink('a', 63, { yes: true }), true);
+    await until('a heard', () => a.news.at(-1) === 'b link 63 {"yes":true}');
+    await until('a pulse was felt', () => (b.plane.peers()[0]?.roundTripMs ?? -1) >= 0);
+    const [view] = b.plane.peers();
+    assert.deepEqual(
+      [view?.peer.name, view?.state, view?.reason, view?.isSecure, view?.listeners],
+      ['a', 'up', '', false, 2],
+    );
+    await a.plane.close('draining');
+    await until('b heard bye', () => b.stateOf('a') === 'down');
+    assert.deepEqual(b.news, ['a -10.0.0.1:80', 'a -10.0.0.1:81', 'a down: bye: draining']);
+    assert.deepEqual([...a.troubles, ...b.troubles], []);
+  });
+
+  test('it does not matter who starts first, and until then each says what it waits for', async () => {
+    for (const [first, second] of [
+      ['a', 'b'],
+      ['b', 'a'],
+    ] as const) {
+      const ports = { a: await freePort(), b: await freePort() };
+      const start = (name: 'a' | 'b', other: 'a' | 'b') =>
+        Party.start({ name, peers: [peer(other, ports[other])], port: ports[name] });
+      await using early = await start(first, second);
+      if (first === 'a') await until('a called in vain', () => early.reasonOf('b').startsWith('ECONNREFUSED'));
+      else assert.deepEqual([early.stateOf('a'), early.reasonOf('a')], ['connecting', 'waiting for a to call']);
+      await using late = await start(second, first);
+      await Promise.all([early.untilUp(second), late.untilUp(first)]);
+      assert.deepEqual([...early.troubles, ...late.troubles], []);
+    }
+  });
+
+  test('a set of listeners larger than a line reaches who connects later, in full', async () => {
+    const [portA, portB] = [await freePort(), await freePort()];
+    await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
+    a.plane.setListeners(Array.from({ length: 5000 }, (_, index) => parseEndpoint(`10.0.0.1:${index + 1}`)));
+    await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB });
+    await until('b heard all', () => b.plane.peers()[0]?.listeners === 5000);
+  });
+
+  test('a daemon that starts again is called again, with what listens here and its new incarnation', async () => {
+    const [portA, portB] = [await freePort(), await freePort()];
+    const incarnations = [makeNonce(), makeNonce()];
+    await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
+    a.plane.setListeners([parseEndpoint('10.0.0.1:80')]);
+    for (const incarnation of incarnations) {
+      const hello = { incarnation, lanes: 1, wires: [] };
+      await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB, hello });
+      await until('b heard what listens at a', () => b.news.includes('a +10.0.0.1:80'));
+      await a.untilUp('b');
+    }
+    await until('a heard bye', () => a.stateOf('b') === 'down');
+    const once = ['b up 1  caller', 'b down: bye: shutdown'];
+    assert.deepEqual(a.news, [...once, ...once]);
+    assert.deepEqual(a.incarnations, incarnations);
+  });
+
+  test('a caller that comes again takes the place of its old connection', async () => {
+    await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
+    using first = await new Stranger(b.port).greet('a');
+    first.say('{"announce":["10.0.0.1:80"]}\n');
+    await until('the first is up', () => b.news.length === 2);
+    using second = await new Stranger(b.port).greet('a');
+    await until('the second is up', () => b.news.length === 5);
+    assert.deepEqual(b.news.slice(2), ['a -10.0.0.1:80', 'a down: the peer connected again', 'a up 1  listener']);
+    assert.match((await first.hear('bye')).reason, /replaced/);
+    first.say('{"announce":["10.0.0.1:81"]}\n');
+    second.say('{"announce":["10.0.0.1:82"]}\n');
+    await until('only the second counts', () => b.news.length === 6);
+    assert.equal(b.news.at(-1), 'a +10.0.0.1:82');
+  });
+
+  test('a connection that is lost is made again; one that was dropped, too', async () => {
+    await using pair = await startPair();
+    const { a, b } = pair;
+    b.plane.drop('a', 'index past the ring');
+    assert.equal(b.news.at(-1), 'a down: was refused: index past the ring');
+    await until('both came back', () => b.news.at(-1)?.startsWith('a up') === true);
+    await a.untilUp('b');
+    assert.ok(a.news.includes('b down: refused this daemon: index past the ring'));
+    await a.untilTrouble(/^peer b at 127.0.0.1 port \d+ refused this daemon: index past the ring$/);
+    await b.untilTrouble(/^peer a at 127.0.0.1 port \d+ was refused: index past the ring$/);
+  });
+
+  test('peers come, go, and move while the others stay up', async () => {
+    await using pair = await startPair();
+    const { a, b } = pair;
+    const [portC, portD] = [await freePort(), await freePort()];
+    const known = a.plane.peers().map((view) => view.peer);
+    const fromA = [peer('a', a.port)];
+    await using c = await Party.start({ name: 'c', peers: fromA, port: portC });
+    a.plane.setPeers([...known, peer('c', portC)]);
+    await Promise.all([a.untilUp('c'), c.untilUp('a')]);
+    a.plane.setPeers([...known, { ...peer('c', portC), source: 'etcd' }]);
+    assert.equal(a.stateOf('c'), 'up', 'the same address');
+    {
+      await using moved = await Party.start({ name: 'c', peers: fromA, port: portD });
+      a.plane.setPeers([...known, peer('c', portD)]);
+      assert.equal(a.news.at(-1), 'c down: bye: the address of the peer has changed');
+      await Promise.all([a.untilUp('c'), moved.untilUp('a')]);
+      a.plane.setPeers(known);
+      assert.equal(a.news.at(-1), 'c down: bye: removed from the peers');
+      await until('c heard bye', () => moved.stateOf('a') === 'down');
+    }
+    assert.deepEqual(
+      a.plane.peers().map((view) => view.peer.name),
+      ['b'],
+    );
+    b.plane.setPeers([peer('a', a.port, '127.0.0.2')]);
+    assert.equal(b.news.at(-1), 'a down: bye: the address of the peer has changed');
+    await b.untilTrouble(/a is expected from 127.0.0.2/);
+    b.plane.setPeers([]);
+    await b.untilTrouble(/no peer is called a here/);
+    b.plane.setPeers(fromA);
+    await Promise.all([a.untilUp('b'), b.untilUp('a')]);
+    assert.throws(() => b.plane.setPeers([peer('a', 1), peer('a', 2)]), { code: 'MILLRACE_ERR_USAGE' });
+    assert.equal(b.stateOf('a'), 'up');
+  });
+
+  test('a peer that falls silent is gone, on either side', async () => {
+    await using b = await Party.start({ name: 'b', peers: [peer('a', 1)], heartbeatMs: 20, deadMs: 100 });
+    using stranger = await new Stranger(b.port).greet('a');
+    await until('it is up', () => b.news.length === 1);
+    await until('it is gone', () => b.news.length === 2);
+    assert.equal(b.news.at(-1), 'a down: silent for 100 ms');
+    await until('it is hung up on', () => stranger.isClosed);
+    await using parrot = await Parrot.start(helloLine('b', { nonce: makeNonce() }));
+    await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)], heartbeatMs: 20, deadMs: 100 });
+    await until('it is up, gone, and called again', () => a.news.length >= 3);
+    assert.deepEqual(a.news.slice(0, 3), ['b up 1  caller', 'b down: silent for 100 ms', 'b up 1  caller']);
+  });
+
+  test('IPv6 callers are known by their address, too, and by all the addresses of a host', async () => {
+    const port = await freePort();
+    const listen = ['127.0.0.1', '::1'].map((host) => ({ host, port: 0 }));
+    await using b = await Party.start({ name: 'b', peers: [peer('a', port, '0:0:0:0:0:0:0:1')], listen });
+    const portOfB = b.plane.addresses.find(({ host }) => host === '::1')?.port ?? 0;
+    await using a = await Party.start({
+      name: 'a',
+      peers: [peer('b', portOfB, '::1')],
+      listen: [{ host: '::1', port }],
+    });
+    await Promise.all([a.untilUp('b'), b.untilUp('a')]);
+  });
+});
+
+describe('a closed control plane', () => {
+  test('leaves nothing behind, in the middle of whatever it did', async () => {
+    const held = (): string =>
+      process
+        .getActiveResourcesInfo()
+        .filter((kind) => kind.startsWith('TCP') || kind === 'Timeout')
+        .sort()
+        .join();
+    {
+      await using mute = await Parrot.start('');
+      await using pair = await startPair();
+      const { a, b } = pair;
+      using stranger = new Stranger(b.port);
+      a.plane.setPeers([peer('b', b.port), peer('mute', mute.port), peer('nobody', await freePort())]);
+      b.plane.drop('a', 'a reason');
+      await until('the stranger is there', () => stranger.socket.readyState === 'open');
+    }
+    await until('all is given back', () => held() === '');
+  });
+});

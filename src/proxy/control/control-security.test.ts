@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { connect } from 'node:tls';
+import type { ControlSecurity } from './control-spec.ts';
+import { CertificateFolder } from './fixtures/certificates.ts';
+import { freePort, insecure, Party, peer, until } from './fixtures/party.ts';
+import { helloLine, Stranger } from './fixtures/stranger.ts';
+import { checkSecurity } from './transport-security.ts';
+
+const folder = new CertificateFolder();
+after(() => folder[Symbol.dispose]());
+const authority = folder.makeAuthority();
+const stranger = folder.makeAuthority();
+const ofA = folder.makeSecurity(authority, { commonName: 'a' });
+const ofB = folder.makeSecurity(authority, { commonName: 'host', dnsName: 'b' });
+const ofC = folder.makeSecurity(authority, { commonName: 'c' });
+
+/** Starts a and b with these, and resolves when both have what to complain of, or are up. */
+async function meet(
+  securityA: ControlSecurity,
+  securityB: ControlSecurity,
+  look: (a: Party, b: Party) => Promise<void>,
+): Promise<void> {
+  const [portA, portB] = [await freePort(), await freePort()];
+  await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB, security: securityB });
+  await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA, security: securityA });
+  await look(a, b);
+}
+
+describe('the security of the control connection', () => {
+  test('a key that does not fit and texts that are no certificates are said at once', () => {
+    assert.ok(ofA.kind === 'tls' && ofB.kind === 'tls');
+    const wrong = [{ key: ofB.key }, { key: '' }, { cert: 'x' }, { ca: '' }, { ca: ' ' }];
+    for (const part of wrong) {
+      assert.throws(() => checkSecurity({ ...ofA, ...part }), {
+        code: 'MILLRACE_ERR_USAGE',
+        message: /cannot be used/,
+      });
+    }
+    checkSecurity(ofA);
+    checkSecurity(insecure);
+  });
+
+  test('certificates of the same authority with the right names, in CN or SAN, meet', async () => {
+    await meet(ofA, ofB, async (a, b) => {
+      await Promise.all([a.untilUp('b'), b.untilUp('a')]);
+      assert.deepEqual([a.plane.peers()[0]?.isSecure, b.plane.peers()[0]?.isSecure], [true, true]);
+      a.plane.sendLink('b', 0, { over: 'TLS' });
+      await until('b heard', () => b.news.at(-1) === 'a link 0 {"over":"TLS"}');
+      assert.deepEqual([...a.troubles, ...b.troubles], []);
+    });
+  });
+
+  const foreign = (commonName: string) => folder.makeSecurity(stranger, { commonName }, authority);
+  const expired = (commonName: string) => folder.makeSecurity(authority, { commonName, isExpired: true });
+  const hungUp = /it hung up \(does it accept our certificate\?\)/;
+  const refusals: readonly (readonly [string, ControlSecurity, ControlSecurity, RegExp, RegExp])[] = [
+    ["a caller's certificate of another authority", foreign('a'), ofB, /refused this daemon: /, /not accepted here/],
+    ["a caller's expired certificate", expired('a'), ofB, /refused.*CERT_HAS_EXPIRED/, /CERT_HAS_EXPIRED/],
+    ["a caller's certificate with another name", ofC, ofB, /of CN=c and not of a/, /of CN=c and not of a/],
+    ['a name in other letters', folder.makeSecurity(authority, { commonName: 'A' }), ofB, /CN=A/, /CN=A and not of a/],
+    ["a listener's certificate of another authority", ofA, foreign('b'), /cannot be called: .*not accepted/, hungUp],
+    ["a listener's expired certificate", ofA, expired('b'), /cannot be called: .*CERT_HAS_EXPIRED/, hungUp],
+    ["a listener's certificate with another name", ofA, ofC, /cannot be called: .*of CN=c and not of b/, hungUp],
+    ['a TLS caller at an insecure port', ofA, insecure, /speaks plain TCP \(insecure\)/, /a TLS call to a port that/],
+    ['an insecure caller at a TLS port', insecure, ofB, /an insecure call to a port with TLS/, /an insecure call to a/],
+  ];
+  for (const [what, securityA, securityB, reasonA, reasonB] of refusals) {
+    test(`${what} is refused, with the reason on the side that can mend it`, async () => {
+      await meet(securityA, securityB, async (a, b) => {
+        await a.untilTrouble(reasonA);
+        await b.untilTrouble(reasonB);
+        assert.deepEqual([a.news, b.news, a.stateOf('b')], [[], [], 'down']);
+        assert.match(`${a.plane.peers()[0]?.reason}`, /\w/);
+      });
+    });
+  }
+
+  test('a caller without a certificate, junk that looks like TLS, and a second name are refused', async () => {
+    await using b = await Party.start({ name: 'b', peers: [peer('a', 1), peer('aa', 1)], security: ofB });
+    assert.ok(ofA.kind === 'tls');
+    {
+      using nobody = new Stranger(b.port, { ...ofA, cert: '', key: '' }).say(helloLine('a'));
+      assert.match(await nobody.untilRefused(), /no certificate/);
+    }
+    {
+      using _junk = new Stranger(b.port).say('\x16\x03\x01junk that is not a client hello');
+      await b.untilTrouble(/a caller from 127.0.0.1 was refused: no TLS came about: /);
+    }
+    {
+      // The certificate is good, and of somebody else.
+      using other = new Stranger(b.port, ofA).say(helloLine('aa'));
+      assert.match(await other.untilRefused(), /of CN=a and not of aa/);
+    }
+    assert.deepEqual(b.news, []);
+  });
+
+  test('a session that TLS resumes is not taken for a certificate', async () => {
+    await using b = await Party.start({ name: 'b', peers: [peer('a', 1)], security: ofB });
+    const sessions: Buffer[] = [];
+    const call = (): Promise<string> =>
+      new Promise((resolve) => {
+        const { kind: _, ...pems } = foreign('a') as Extract<ControlSecurity, { kind: 'tls' }>;
+        const [session] = sessions;
+        const resumed = session === undefined ? {} : { session };
+        const where = { host: '127.0.0.1', port: b.port, checkServerIdentity: () => undefined };
+        const socket = connect({ ...where, ...pems, ...resumed });
+        let heard = '';
+        socket.on('session', (one) => void sessions.push(one));
+        socket.on('error', () => {});
+        socket.on('data', (bytes) => {
+          heard += bytes.toString();
+        });
+        socket.on('close', () => resolve(heard));
+        socket.write(helloLine('a'));
+      });
+    assert.match(await call(), /a certificate that is not accepted here/);
+    assert.ok(sessions.length > 0, 'TLS offers to resume');
+    assert.match(await call(), /"refused":/);
+    assert.deepEqual(b.news, []);
+  });
+
+  test('new certificates count for new connections, and those that are up stay', async () => {
+    await meet(foreign('a'), ofB, async (a, b) => {
+      await a.untilTrouble(/refused this daemon/);
+      assert.throws(() => a.plane.setSecurity({ kind: 'tls', ca: 'x', cert: 'y', key: 'z' }), /cannot be used/);
+      a.plane.setSecurity(ofA);
+      await Promise.all([a.untilUp('b'), b.untilUp('a')]);
+      b.plane.setSecurity(insecure);
+      a.plane.setSecurity(insecure);
+      assert.equal(b.plane.peers()[0]?.isSecure, true);
+      b.plane.drop('a', 'to begin anew');
+      await until('b is up without TLS', () => b.stateOf('a') === 'up' && b.plane.peers()[0]?.isSecure === false);
+    });
+  });
+});

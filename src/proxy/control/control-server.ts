@@ -1,0 +1,156 @@
+// Where peers call: listens, finds out whether a caller speaks TLS, and hands on those who speak as this side does.
+
+import type { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type Server, type Socket } from 'node:net';
+import { MillraceError } from '../../errors.ts';
+import { encodeMessage } from './control-protocol.ts';
+import type { ControlAddress, ControlSecurity } from './control-spec.ts';
+import { allClosed, hangUp } from './hang-up.ts';
+import { acceptTls, TLS_FIRST_BYTE } from './transport-security.ts';
+import { type Guest, WaitingRoom } from './waiting-room.ts';
+
+const MAX_CALLERS = 1024;
+
+export interface Caller {
+  readonly socket: Socket;
+  /** Address without port. */
+  readonly from: string;
+  /** Of our authority. Undefined when insecure. */
+  readonly certificate: X509Certificate | undefined;
+  /** Its place among those who have not said who they are. */
+  readonly guest: Guest;
+}
+
+export interface ControlServerOptions {
+  readonly listen: readonly ControlAddress[];
+  readonly security: ControlSecurity;
+  readonly onCaller: (caller: Caller) => void;
+  readonly onTrouble: (message: string) => void;
+}
+
+export class ControlServer implements AsyncDisposable {
+  readonly #options: ControlServerOptions;
+  readonly #room = new WaitingRoom();
+  readonly #sockets = new Set<Socket>();
+  readonly #servers: Server[] = [];
+  #security: ControlSecurity;
+  #isClosed = false;
+
+  constructor(options: ControlServerOptions) {
+    this.#options = options;
+    this.#security = options.security;
+  }
+
+  /** At all addresses, or at none. */
+  async listen(): Promise<void> {
+    try {
+      for (const address of this.#options.listen) await this.#listen(address);
+    } catch (error) {
+      await this.close('not started');
+      throw error;
+    }
+  }
+
+  get addresses(): readonly ControlAddress[] {
+    return this.#servers.map((server, index) => {
+      const address = server.address();
+      const port = typeof address === 'object' && address !== null ? address.port : 0;
+      return { host: this.#options.listen[index]?.host ?? '', port };
+    });
+  }
+
+  /** For the callers to come. */
+  setSecurity(security: ControlSecurity): void {
+    this.#security = security;
+  }
+
+  /** Takes no more callers; resolves when all connections have ended. */
+  async close(reason: string): Promise<void> {
+    this.#isClosed = true;
+    this.#room.close(reason);
+    const stopped = this.#servers.filter(({ listening }) => listening).map((server) => once(server, 'close'));
+    for (const server of this.#servers) if (server.listening) server.close();
+    await Promise.all([...stopped, allClosed(this.#sockets)]);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close('shutdown');
+  }
+
+  async #listen({ host, port }: ControlAddress): Promise<void> {
+    const server = createServer({ noDelay: true }, (socket) => this.#accept(socket));
+    server.maxConnections = MAX_CALLERS;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    server.once('error', reject);
+    server.listen({ host, port }, resolve);
+    try {
+      await promise;
+    } catch (error) {
+      const { code = String(error) } = error as NodeJS.ErrnoException;
+      const message = `listen for peers on ${host} port ${port}: ${code}${hintOf(code)}`;
+      throw new MillraceError('MILLRACE_ERR_FAILED', message, { cause: error });
+    }
+    server.removeListener('error', reject);
+    server.on('error', ({ message }) => this.#options.onTrouble(`accept a peer: ${message}`));
+    this.#servers.push(server);
+  }
+
+  #accept(socket: Socket): void {
+    const from = plainHost(socket.remoteAddress ?? '');
+    this.#sockets.add(socket);
+    // Whatever ended it, `close` follows.
+    socket.on('error', () => {});
+    socket.once('close', () => this.#sockets.delete(socket));
+    // It came when the listener was closing.
+    if (this.#isClosed) {
+      socket.destroy();
+      return;
+    }
+    const isTls = this.#security.kind === 'tls';
+    const guest = this.#room.enter((reason) => {
+      // To who expects TLS, a line of text is noise.
+      this.#refuse(from, reason, isTls ? undefined : socket);
+      if (isTls) socket.destroy();
+    });
+    if (guest === undefined) return;
+    socket.once('close', () => guest.leave());
+    socket.once('data', (bytes) => {
+      socket.pause();
+      socket.unshift(bytes);
+      this.#receive(socket, from, guest, bytes[0] === TLS_FIRST_BYTE);
+    });
+  }
+
+  #receive(socket: Socket, from: string, guest: Guest, speaksTls: boolean): void {
+    const security = this.#security;
+    if (security.kind === 'insecure') {
+      if (speaksTls) this.#refuse(from, 'a TLS call to a port that is insecure', socket);
+      else this.#options.onCaller({ socket, from, certificate: undefined, guest });
+    } else if (!speaksTls) {
+      this.#refuse(from, 'an insecure call to a port with TLS', socket);
+    } else {
+      acceptTls(socket, security, {
+        onSecure: (secure, certificate) => this.#options.onCaller({ socket: secure, from, certificate, guest }),
+        onFail: (reason, secure) => this.#refuse(from, reason, secure),
+      });
+    }
+  }
+
+  #refuse(from: string, reason: string, socket: Socket | undefined): void {
+    if (socket !== undefined) hangUp(socket, encodeMessage({ kind: 'refused', reason }));
+    if (!this.#isClosed) this.#options.onTrouble(`a caller from ${from} was refused: ${reason}`);
+  }
+}
+
+function hintOf(code: string): string {
+  if (code === 'EADDRINUSE') return ' (in use; choose another with listen.controlPort)';
+  if (code === 'EADDRNOTAVAIL') return ' (this host has no such address; see listen.addresses)';
+  if (code === 'EACCES') return ' (not allowed; choose a listen.controlPort of 1024 or more)';
+  return '';
+}
+
+/** Node shows IPv4 callers of a listener on :: as mapped. */
+function plainHost(host: string): string {
+  return host.replace(/^::ffff:/, '');
+}

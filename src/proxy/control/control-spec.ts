@@ -1,0 +1,75 @@
+// What the control plane is made from and what it tells: plain data, and the handlers of whoever owns it.
+
+import type { MillraceError } from '../../errors.ts';
+import type { Endpoint } from '../../steering/index.ts';
+
+export interface ControlAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** A daemon on another host, and where it listens for its peers. */
+export interface ControlPeer extends ControlAddress {
+  readonly name: string;
+  readonly source: 'config' | 'etcd';
+}
+
+/** PEM texts. `ca` is the only authority: those that come with Node count for nothing. */
+export type ControlSecurity =
+  | { readonly kind: 'tls'; readonly ca: string; readonly cert: string; readonly key: string }
+  | { readonly kind: 'insecure' };
+
+export interface PeerHello {
+  readonly name: string;
+  /** Random per start of a daemon: another one means that the peer forgot everything. */
+  readonly incarnation: string;
+  readonly lanes: number;
+  /** Wires that the daemon can speak, the best first. */
+  readonly wires: readonly string[];
+}
+
+export interface ControlHandlers {
+  /** The connection is up and both hellos are exchanged. `isCaller`: this side dialed, its name is the smaller one. */
+  onUp(peer: string, hello: PeerHello, isCaller: boolean): void;
+  onDown(peer: string, reason: string): void;
+  /** Everything is removed before `onDown`. */
+  onListeners(peer: string, added: readonly Endpoint[], removed: readonly Endpoint[]): void;
+  /** `body` is an object of limited size and depth; what is in it was not looked at. */
+  onLink(peer: string, link: number, body: object): void;
+  onTrouble(error: MillraceError): void;
+}
+
+export interface HeartbeatSpec {
+  /** Between two pings. */
+  readonly heartbeatMs: number;
+  /** A peer silent for so long is gone. */
+  readonly deadMs: number;
+}
+
+export interface ControlPlaneOptions extends Partial<HeartbeatSpec> {
+  /** What the peers call this daemon. */
+  readonly name: string;
+  /** Where peers call. Port 0: any. */
+  readonly listen: readonly ControlAddress[];
+  readonly security: ControlSecurity;
+  readonly hello: Omit<PeerHello, 'name'>;
+  readonly peers: readonly ControlPeer[];
+  readonly handlers: ControlHandlers;
+}
+
+/** `connecting`: not heard of yet. `down`: it was up, or calling it failed; `reason` says why. */
+export type ControlState = 'up' | 'connecting' | 'down';
+
+export interface ControlPeerView {
+  readonly peer: ControlPeer;
+  readonly state: ControlState;
+  /** Why it is not up; '' when it is. */
+  readonly reason: string;
+  /** When the state changed, ms since the epoch. */
+  readonly sinceMs: number;
+  readonly isSecure: boolean;
+  /** Number of endpoints where somebody listens on the peer's host. */
+  readonly listeners: number;
+  /** Of the last heartbeat; -1 before the first. */
+  readonly roundTripMs: number;
+}

@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { UsageError } from '../../errors.ts';
+import type { Message } from './control-protocol.ts';
+import { Handshake, makeNonce } from './handshake.ts';
+
+const helloOf = (name: string) => ({ name, incarnation: makeNonce(), lanes: 1, wires: [] });
+const side = (name: string, isCaller: boolean, identify = (): void => {}) =>
+  new Handshake({ hello: helloOf(name), isCaller, identify });
+
+const nameOf = ({ peer }: Handshake): string | undefined => peer?.name;
+
+/** What one side says, to the other. */
+function pass(message: Message | undefined, to: Handshake): Message | undefined {
+  assert.ok(message !== undefined);
+  return to.hear(message);
+}
+
+describe('the handshake', () => {
+  test('what is said before the hello, without a nonce, or with one of the caller is refused', () => {
+    assert.throws(() => side('b', false).hear({ kind: 'ping', number: 1 }), /no hello before anything else/);
+    assert.throws(() => side('b', false).hear({ kind: 'proof', nonce: makeNonce() }), /no hello before/);
+    const hello: Message = { kind: 'hello', hello: helloOf('c'), nonce: undefined };
+    assert.throws(() => side('a', true).hear(hello), /a hello without a nonce/);
+    assert.throws(() => side('b', false).hear({ ...hello, nonce: makeNonce() }), /a nonce from a caller/);
+  });
+
+  test('both know each other after hello, hello and proof, and the listener not before', () => {
+    const caller = side('a', true);
+    const listener = side('b', false);
+    assert.equal(listener.open(), undefined);
+    const answer = pass(caller.open(), listener);
+    assert.equal(nameOf(listener), undefined);
+    const proof = pass(answer, caller);
+    assert.equal(nameOf(caller), 'b');
+    assert.equal(pass(proof, listener), undefined);
+    assert.equal(nameOf(listener), 'a');
+  });
+
+  test('who is not who it says is not answered', () => {
+    const listener = side('b', false, () => {
+      throw new UsageError('a stranger');
+    });
+    assert.throws(() => pass(side('a', true).open(), listener), /a stranger/);
+    assert.equal(nameOf(listener), undefined);
+  });
+
+  test('a second hello, another line in the place of the proof, and a recorded proof are refused', () => {
+    const hello = side('a', true).open();
+    const greeted = (): Handshake => {
+      const listener = side('b', false);
+      pass(hello, listener);
+      return listener;
+    };
+    assert.throws(() => pass(hello, greeted()), /a second hello/);
+    assert.throws(() => greeted().hear({ kind: 'announce', endpoints: [] }), /no proof after the hello/);
+    const recorded = pass(pass(hello, side('b', false)), side('a', true));
+    const listener = greeted();
+    assert.throws(() => pass(recorded, listener), /the proof of another connection/);
+    assert.equal(nameOf(listener), undefined);
+  });
+});

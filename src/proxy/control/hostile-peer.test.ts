@@ -1,0 +1,158 @@
+import assert from 'node:assert/strict';
+import { connect } from 'node:net';
+import { describe, test } from 'node:test';
+import { MAX_ENDPOINTS_PER_PEER } from '../../relay/announced-table.ts';
+import { freePort, Party, peer, until } from './fixtures/party.ts';
+import { helloLine, Parrot, Stranger } from './fixtures/stranger.ts';
+import { makeNonce } from './handshake.ts';
+import { MAX_WAITING } from './waiting-room.ts';
+
+const lines = (...bodies: readonly object[]): string => bodies.map((body) => `${JSON.stringify(body)}\n`).join('');
+
+// At once: one of them takes as long as the patience of a daemon.
+describe('a hostile peer', { concurrency: true }, () => {
+  test('nonsense, strangers and false names are refused with a reason before anything is believed', async () => {
+    const peers = [
+      peer('a', 1),
+      peer('far', 9, '192.0.2.7'),
+      peer('home', 9, 'localhost'),
+      peer('z', await freePort()),
+    ];
+    await using party = await Party.start({ name: 'm', peers });
+    for (const [words, reason] of [
+      ['GET / HTTP/1.1\r\n\r\n', /not JSON/],
+      ['\0\0\0\0\n', /not JSON/],
+      [lines({ announce: ['10.0.0.1:80'] }), /no hello before anything else/],
+      [helloLine('nobody'), /no peer is called nobody here/],
+      [helloLine('far'), /far is expected from 192.0.2.7/],
+      [helloLine('home'), /without TLS a peer has to be known by its IP address/],
+      [helloLine('z'), /a call from z to m: the smaller name has to call/],
+      [helloLine('m'), /no peer is called m here/],
+      [helloLine('a', { version: 2 }), /version 2; this side speaks 1/],
+      [helloLine('a', { padding: 'x'.repeat(70_000) }), /a line of more than/],
+      ['x'.repeat(300_000), /a line of more than/],
+      [helloLine('a') + helloLine('a'), /a second hello/],
+      [helloLine('a') + lines({ announce: ['10.0.0.1:80'] }), /no proof after the hello/],
+      [helloLine('a') + lines({ proof: makeNonce() }), /the proof of another connection/],
+    ] as const) {
+      using stranger = new Stranger(party.port).say(words);
+      assert.match(await stranger.untilRefused(), reason);
+      await party.untilTrouble(new RegExp(`^a caller from 127.0.0.1 was refused: .*${reason.source}`));
+    }
+    assert.deepEqual(party.news, []);
+    assert.equal(party.stateOf('a'), 'connecting');
+  });
+
+  test('a recording of a whole conversation is of no use', async () => {
+    await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
+    const hello = helloLine('a');
+    using honest = new Stranger(b.port).say(hello);
+    const proof = lines({ proof: (await honest.hear('hello')).nonce });
+    honest.say(proof);
+    await b.untilUp('a');
+    using replay = new Stranger(b.port).say(hello + proof + lines({ bye: 'x' }));
+    assert.match(await replay.untilRefused(), /replayed hello/);
+    assert.equal(b.stateOf('a'), 'up');
+  });
+
+  test('a peer that breaks the rules is refused and loses what it said; the other peer does not notice', async () => {
+    await using m = await Party.start({ name: 'm', peers: [peer('a', 1), peer('b', 1)] });
+    using honest = await new Stranger(m.port).greet('b');
+    await m.untilUp('b');
+    const tooMany = Array.from({ length: 17 }, (_, line) => ({
+      announce: Array.from({ length: 1000 }, (_, at) => `10.0.${line}.${at >> 8}:${(at & 255) + 1}`),
+    }));
+    assert.ok(tooMany.length * 1000 > MAX_ENDPOINTS_PER_PEER);
+    for (const [words, reason] of [
+      [helloLine('a'), /a second hello/],
+      [lines({ proof: makeNonce() }), /a proof that nobody asked for/],
+      [lines({ what: 1 }), /unknown kind/],
+      [lines({ pong: 4711 }), /a pong without a ping/],
+      [lines(...tooMany), /more than 16384 endpoints/],
+      [lines({ announce: Array(1001).fill('10.0.0.1:80') }), /at most 1000/],
+      [lines({ announce: ['\u001b[2J:80'] }), /'\?\[2J:80' is no address and port/],
+      [lines({ link: 0, body: { text: 'x'.repeat(17_000) } }), /more than 16384 bytes/],
+      [lines({ link: 0, body: 'text' }), /not an object/],
+      ['x'.repeat(70_000), /a line of more than/],
+      [lines({ ping: 1 }).repeat(10_000), /more than 1024 lines a second/],
+    ] as const) {
+      using hostile = await new Stranger(m.port).greet('a');
+      hostile.say(lines({ announce: ['10.9.9.9:99'] }));
+      await until('it is believed', () => m.news.at(-1) === 'a +10.9.9.9:99');
+      hostile.say(words);
+      assert.match(await hostile.untilRefused(), reason);
+      await until('it is down', () => m.news.at(-1)?.startsWith('a down: was refused: ') === true);
+      assert.ok(m.news.includes('a -10.9.9.9:99'));
+      await m.untilTrouble(new RegExp(`^peer a at 127.0.0.1 port 1 was refused: .*${reason.source}`));
+      m.news.length = 0;
+    }
+    honest.say(lines({ link: 1, body: { still: 'here' } }));
+    await until('the other is heard', () => m.news.at(-1) === 'b link 1 {"still":"here"}');
+    assert.equal(m.plane.sendLink('b', 1, { same: true }), true);
+    await honest.hear('link');
+  });
+
+  test('a peer that does not read is dropped before it fills the memory', async () => {
+    await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
+    using deaf = await new Stranger(b.port).greet('a');
+    await b.untilUp('a');
+    deaf.socket.pause();
+    const body = { text: 'x'.repeat(16_000) };
+    let sent = 0;
+    // The kernel takes a few megabytes, too.
+    while (b.plane.sendLink('a', 0, body)) if (++sent % 64 === 0) await new Promise(setImmediate);
+    assert.equal(b.news.at(-1), 'a down: the peer does not read');
+    assert.ok(sent * 16_000 < 64 * 1024 * 1024, `${sent} messages were held`);
+  });
+
+  test('callers that say nothing are limited in number, and a peer gets in all the same', async () => {
+    await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
+    const idle = Array.from({ length: 3 * MAX_WAITING }, () => connect({ host: '127.0.0.1', port: b.port }));
+    let ended = 0;
+    for (const socket of idle) {
+      socket.on('error', () => {});
+      socket.on('close', () => ended++);
+      // One that speaks slowly is no better than a mute one.
+      socket.write('{');
+      socket.resume();
+    }
+    await until('most are sent away at once', () => ended >= 2 * MAX_WAITING);
+    await b.untilTrouble(/more than 64 callers who have not said who they are/);
+    let attempts = 0;
+    while (b.stateOf('a') !== 'up' && attempts++ < 100) {
+      using peerA = new Stranger(b.port).say(helloLine('a'));
+      await until('it is answered or sent away', () => peerA.isClosed || peerA.heard.includes('nonce'));
+      if (peerA.isClosed) continue;
+      peerA.say(lines({ proof: (await peerA.hear('hello')).nonce }));
+      await b.untilUp('a');
+    }
+    assert.equal(b.news[0], 'a up 1  listener');
+    for (const socket of idle) socket.destroy();
+  });
+
+  test('a listener that answers as somebody else, or with junk, is not believed by the one who calls', async () => {
+    for (const [words, reason] of [
+      [helloLine('x', { nonce: makeNonce() }), /was refused: b calls itself x/],
+      [helloLine('b'), /was refused: a hello without a nonce/],
+      ['SSH-2.0-OpenSSH_9.2\r\n', /was refused: a line that is not JSON/],
+      [lines({ refused: 'go away' }), /refused this daemon: go away/],
+      [lines({ bye: 'draining' }), /bye: draining/],
+    ] as const) {
+      await using parrot = await Parrot.start(words);
+      await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
+      await until(`a says ${reason}`, () => reason.test(a.reasonOf('b')));
+      assert.deepEqual([a.stateOf('b'), a.news], ['down', []]);
+    }
+  });
+
+  test('who takes too long to say hello is hung up on, however busy it looks, and whoever called', async () => {
+    await using mute = await Parrot.start('');
+    await using m = await Party.start({ name: 'm', peers: [peer('a', 1), peer('z', mute.port)] });
+    using slow = new Stranger(m.port);
+    const dripping = setInterval(() => slow.say(' '), 50);
+    assert.match(await slow.untilRefused(), /no hello within 3000 ms/);
+    clearInterval(dripping);
+    await m.untilTrouble(/a caller from 127.0.0.1 was refused: no hello within 3000 ms/);
+    await until('m gave up on z', () => m.reasonOf('z') === 'no hello within 3000 ms');
+  });
+});

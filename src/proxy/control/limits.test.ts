@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { describe, mock, test } from 'node:test';
+import { Heartbeat } from './heartbeat.ts';
+import { LineBudget, MAX_LINES_AT_ONCE, MAX_LINES_PER_SECOND } from './line-budget.ts';
+import { TroubleFilter } from './trouble-filter.ts';
+import { MAX_WAITING, WaitingRoom } from './waiting-room.ts';
+
+/** The clock in the hands of the test. */
+function stopClock(): Disposable {
+  mock.timers.enable({ apis: ['setTimeout', 'setInterval'] });
+  return { [Symbol.dispose]: () => mock.timers.reset() };
+}
+
+describe('the heartbeat', () => {
+  test('a pong without a ping is refused', () => {
+    using _clock = stopClock();
+    using heartbeat = new Heartbeat({ heartbeatMs: 10, deadMs: 40, ping: () => {}, onDead: () => {} });
+    assert.throws(() => heartbeat.answered(7), /a pong without a ping/);
+    heartbeat.answered(1);
+    assert.throws(() => heartbeat.answered(1), /a pong without a ping/);
+    assert.ok(heartbeat.roundTripMs >= 0);
+  });
+
+  test('a peer that is silent, or talks but does not answer, is dead, and one that answers is not', () => {
+    using _clock = stopClock();
+    const deaths: string[] = [];
+    const onDead = (reason: string): void => void deaths.push(reason);
+    {
+      using _silent = new Heartbeat({ heartbeatMs: 10, deadMs: 40, ping: () => {}, onDead });
+      mock.timers.tick(39);
+      assert.deepEqual(deaths, []);
+      mock.timers.tick(1);
+      assert.deepEqual(deaths.splice(0), ['silent for 40 ms']);
+    }
+    {
+      using talker = new Heartbeat({ heartbeatMs: 10, deadMs: 40, ping: () => {}, onDead });
+      for (let tick = 0; tick < 64; tick++) {
+        talker.heard();
+        mock.timers.tick(10);
+      }
+      assert.deepEqual(deaths.splice(0), ['64 pings without an answer']);
+    }
+    {
+      const pings: number[] = [];
+      using heartbeat = new Heartbeat({ heartbeatMs: 10, deadMs: 40, ping: (n) => void pings.push(n), onDead });
+      for (let tick = 0; tick < 200; tick++) {
+        heartbeat.heard();
+        for (const number of pings.splice(0)) heartbeat.answered(number);
+        mock.timers.tick(10);
+      }
+      assert.deepEqual(deaths, []);
+    }
+  });
+});
+
+describe('the budget of lines', () => {
+  test('a burst is taken, more is refused, and time fills it again', () => {
+    const budget = new LineBudget(0);
+    for (let line = 0; line < MAX_LINES_AT_ONCE; line++) budget.spend(0);
+    assert.throws(() => budget.spend(0), /more than 1024 lines a second/);
+    for (let line = 1; line < MAX_LINES_PER_SECOND; line++) budget.spend(1000);
+    assert.throws(() => budget.spend(1000), /more than 1024 lines a second/);
+    const steady = new LineBudget(0);
+    for (let line = 0; line < 20_000; line++) steady.spend(line);
+  });
+});
+
+describe('the waiting room', () => {
+  test('who says nothing is sent away in time, and who left is not', () => {
+    using _clock = stopClock();
+    const room = new WaitingRoom(3000);
+    const sentAway: string[] = [];
+    room.enter((reason) => void sentAway.push(`first: ${reason}`));
+    const second = room.enter((reason) => void sentAway.push(`second: ${reason}`));
+    mock.timers.tick(2999);
+    second?.leave();
+    second?.leave();
+    assert.deepEqual([sentAway, room.size], [[], 1]);
+    mock.timers.tick(1);
+    assert.deepEqual([sentAway, room.size], [['first: no hello within 3000 ms'], 0]);
+  });
+
+  test('a full room turns newcomers away, or the one who waited long', () => {
+    for (const [graceMs, isOldestExpelled] of [
+      [60_000, false],
+      [0, true],
+    ] as const) {
+      const room = new WaitingRoom(3000, graceMs);
+      const sentAway: number[] = [];
+      for (let index = 0; index <= MAX_WAITING; index++) {
+        const guest = room.enter(() => void sentAway.push(index));
+        assert.equal(guest === undefined, index === MAX_WAITING && !isOldestExpelled);
+      }
+      assert.deepEqual(sentAway.splice(0), [isOldestExpelled ? 0 : MAX_WAITING]);
+      assert.equal(room.size, MAX_WAITING);
+      room.close('shutdown');
+      assert.deepEqual([sentAway.length, room.size], [MAX_WAITING, 0]);
+    }
+  });
+});
+
+describe('the filter of troubles', () => {
+  test('tells the same line once a while, and of very many that there are more', () => {
+    const told: string[] = [];
+    const filter = new TroubleFilter((message) => void told.push(message));
+    filter.report('one', 0);
+    filter.report('one', 59_999);
+    filter.report('one', 60_000);
+    assert.deepEqual(told.splice(0), ['one', 'one']);
+    for (let index = 0; index < 1000; index++) filter.report(`line ${index}`, 120_000);
+    assert.equal(told.length, 101);
+    assert.match(told.at(-1) ?? '', /the rest is not told/);
+    filter.report('line 0', 180_000);
+    assert.equal(told.at(-1), 'line 0');
+  });
+});

@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { Party, peer, until } from './fixtures/party.ts';
+import { helloLine, Parrot } from './fixtures/stranger.ts';
+import { makeNonce } from './handshake.ts';
+
+const refusal = '{"refused":"not today"}\n';
+
+describe('calling a peer', { concurrency: true }, () => {
+  for (const [what, words] of [
+    ['refuses', refusal],
+    // To be up for a moment is no reason to hurry, or two daemons that do not agree would never rest.
+    ['answers, and refuses as soon as it is up', `${helloLine('b', { nonce: makeNonce() })}${refusal}`],
+  ] as const) {
+    test(`a peer that ${what} is called ever more slowly`, async () => {
+      await using parrot = await Parrot.start(words);
+      await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
+      await until('it was called four times', () => parrot.calledMs.length >= 4);
+      const pausesMs = parrot.calledMs.slice(1, 4).map((atMs, index) => atMs - (parrot.calledMs[index] ?? 0));
+      // A timer is never early; how late it is depends on what else the machine does. Accepting may be late, too.
+      for (const [index, leastMs] of [100, 200, 400].entries()) {
+        assert.ok((pausesMs[index] ?? 0) > leastMs * 0.8, `pauses of ${pausesMs.join(', ')} ms`);
+      }
+      assert.equal(a.troubles.length, 1, 'the same trouble is told once');
+      assert.match(a.troubles[0] ?? '', /^peer b at 127.0.0.1 port \d+ refused this daemon: not today$/);
+    });
+  }
+
+  test('a peer that leaves is called again at once, however often it does', async () => {
+    await using parrot = await Parrot.start(`${helloLine('b', { nonce: makeNonce() })}{"bye":"starting again"}\n`);
+    await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
+    await until('it was up many times', () => a.incarnations.length >= 8);
+    const firstMs = parrot.calledMs[0] ?? 0;
+    const tookMs = (parrot.calledMs[7] ?? 0) - firstMs;
+    // With pauses that double it would be nearly eight seconds.
+    assert.ok(tookMs < 6000, `eight calls took ${tookMs} ms`);
+    assert.deepEqual(a.troubles, []);
+  });
+
+  test('what a daemon said it would not call any more is not called', async () => {
+    await using parrot = await Parrot.start(refusal);
+    await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
+    await until('it was called', () => a.stateOf('b') === 'down');
+    a.plane.setPeers([]);
+    const { length } = parrot.calledMs;
+    await using other = await Parrot.start(refusal);
+    a.plane.setPeers([peer('c', other.port)]);
+    await until('the other was called three times', () => other.calledMs.length >= 3);
+    assert.equal(parrot.calledMs.length, length);
+  });
+});

@@ -1,0 +1,28 @@
+// Keeps who is told of troubles from drowning: the same line once in a while, and only so many different ones.
+
+const WINDOW_MS = 60_000;
+/** Different lines in a window. A caller can put text of its own into some. */
+const MAX_LINES = 100;
+
+export class TroubleFilter {
+  readonly #tell: (message: string) => void;
+  readonly #told = new Set<string>();
+  #windowMs = Number.NEGATIVE_INFINITY;
+
+  constructor(tell: (message: string) => void) {
+    this.#tell = tell;
+  }
+
+  report(message: string, nowMs = performance.now()): void {
+    if (nowMs - this.#windowMs >= WINDOW_MS) {
+      this.#windowMs = nowMs;
+      this.#told.clear();
+    }
+    if (this.#told.has(message) || this.#told.size > MAX_LINES) return;
+    this.#told.add(message);
+    const isLast = this.#told.size > MAX_LINES;
+    this.#tell(
+      isLast ? `more than ${MAX_LINES} troubles with peers in ${WINDOW_MS / 1000} s; the rest is not told` : message,
+    );
+  }
+}

@@ -1,0 +1,65 @@
+// What the API answers while the daemon is starting: it is known to be there before it is ready.
+
+import type { Config } from '../config/index.ts';
+import { MillraceError } from '../errors.ts';
+import { packageVersion } from '../version.ts';
+import type { ConnectionStatus, DaemonStatus, StatusSource } from './status.ts';
+
+export class LateSource implements StatusSource {
+  readonly #config: Config;
+  readonly #startedMs = Date.now();
+  #source: StatusSource | undefined;
+
+  constructor(config: Config) {
+    this.#config = config;
+  }
+
+  /** From now on it answers. */
+  use(source: StatusSource): void {
+    this.#source = source;
+  }
+
+  async status(): Promise<DaemonStatus> {
+    return this.#source?.status() ?? this.#starting();
+  }
+
+  async connections(): Promise<readonly ConnectionStatus[]> {
+    return this.#source?.connections() ?? [];
+  }
+
+  async explain(which: string): Promise<readonly string[]> {
+    return this.#source?.explain(which) ?? ['the daemon is starting'];
+  }
+
+  async reload(): Promise<readonly string[]> {
+    if (this.#source === undefined) throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', 'reload: it is starting');
+    return this.#source.reload();
+  }
+
+  get breakLinks(): StatusSource['breakLinks'] {
+    return this.#source?.breakLinks;
+  }
+
+  #starting(): DaemonStatus {
+    const { node, instance, cgroup, rules, channel } = this.#config;
+    const { user, system } = process.cpuUsage();
+    return {
+      v: 1,
+      node,
+      instance,
+      version: packageVersion(),
+      pid: process.pid,
+      startedMs: this.#startedMs,
+      state: 'starting',
+      notReady: ['it is starting'],
+      cgroup,
+      rules,
+      peers: [],
+      lanes: [],
+      verdicts: {},
+      counters: { opened: 0, accepted: 0, refused: 0, resets: 0, strangers: 0, bytesOut: 0, bytesIn: 0 },
+      memory: { rssBytes: process.memoryUsage.rss(), heldBytes: 0, budgetBytes: channel.memoryBytes },
+      cpuSeconds: (user + system) / 1e6,
+    };
+  }
+}

@@ -1,0 +1,44 @@
+// Connections that were not carried: the last few, with the reason, for `millrace conn`.
+
+import { type Connection, formatEndpoint, verdictName, verdictWords } from '../steering/index.ts';
+import type { ConnectionStatus } from './status.ts';
+
+const KEPT = 256;
+
+export class PlainLog {
+  readonly #kept: ConnectionStatus[] = [];
+
+  add(connection: Connection, reasonOf: (original: string) => string): void {
+    const verdict = verdictName(connection.verdict);
+    if (verdict === 'carried' || verdict === 'own') return;
+    const remote = formatEndpoint(connection.original);
+    const isShortcut = verdict === 'shortcut';
+    const words = verdictWords[verdict].replace(/^plain TCP: /, '');
+    const detail = verdict === 'notAnnounced' ? reasonOf(remote) : '';
+    this.#kept.push({
+      // Of most that are left to TCP the kernel never tells it.
+      local: connection.source.port === 0 ? '*' : formatEndpoint(connection.source),
+      remote,
+      direction: 'out',
+      mode: isShortcut ? 'shortcut' : 'plain',
+      // Nobody follows what became of it.
+      state: '-',
+      reason: isShortcut ? '' : detail === '' ? words : `${words} (${detail})`,
+      peer: '',
+      wire: '',
+      lane: -1,
+      stream: -1,
+      command: connection.command,
+      pid: connection.pid,
+      bytesOut: 0,
+      bytesIn: 0,
+      heldBytes: 0,
+      sinceMs: Date.now(),
+    });
+    if (this.#kept.length > 2 * KEPT) this.#kept.splice(0, KEPT);
+  }
+
+  get recent(): readonly ConnectionStatus[] {
+    return this.#kept.slice(-KEPT);
+  }
+}
