@@ -3,9 +3,10 @@
 import { run } from './run.ts';
 
 /** The first signal asks the command to unwind; a second one of the same kind ends the process as usual. */
-function abortOnSignals(): AbortSignal {
+function abortOnSignals(isDaemon: boolean): AbortSignal {
   const controller = new AbortController();
-  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  // A daemon reads its config again instead.
+  for (const name of ['SIGINT', 'SIGTERM', ...(isDaemon ? [] : (['SIGHUP'] as const))] as const) {
     process.once(name, () => controller.abort(new DOMException(`stopped by ${name}`, 'AbortError')));
   }
   return controller.signal;
@@ -22,7 +23,7 @@ export async function main(args: readonly string[]): Promise<number> {
     stdout: process.stdout,
     stderr: process.stderr,
     env: process.env,
-    signal: abortOnSignals(),
+    signal: abortOnSignals(args[0] === 'up'),
     nowMs: () => performance.now(),
   });
 }

@@ -10,6 +10,7 @@ import { type Daemon, DEFAULT_CONTROL_PORT, DEFAULT_RELAY_PORT, type PeerSpec, s
 import { type Endpoint, parseEndpoint, parseRule, parseRules, type SteerRule } from '../steering/index.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
+import { stopped } from './stopped.ts';
 import type { World } from './world.ts';
 
 interface Options {
@@ -108,13 +109,6 @@ function tellReady(
   const at = addresses.map(formatAddress);
   const text = `steering ${steering.cgroup} by ${rules.length} rules to ${at.join(' and ')}; peers call port ${announcements.port}`;
   tell('ready', text, { addresses: at, controlPort: announcements.port, pid: process.pid });
-}
-
-async function stopped(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  const { promise, resolve } = Promise.withResolvers<void>();
-  signal.addEventListener('abort', () => resolve(), { once: true });
-  await promise;
 }
 
 function rulesOf({ rules: file, rule }: Options): readonly SteerRule[] {

@@ -4,18 +4,41 @@ import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../version.ts';
 import { addBench } from './bench.ts';
 import type { AddCommand } from './command.ts';
+import { addConfig } from './config.ts';
+import { addConn } from './conn.ts';
 import { addDemo } from './demo.ts';
 import { addDev } from './dev.ts';
 import { addDoctor } from './doctor.ts';
 import { exitCode, exitCodeOf } from './exit-code.ts';
+import { addExplain } from './explain.ts';
 import { addLab } from './lab.ts';
 import { painter } from './paint.ts';
+import { addPeer } from './peer.ts';
 import { addPerf } from './perf.ts';
 import { addRelay } from './relay.ts';
+import { addSoak } from './soak.ts';
 import { addSteer } from './steer.ts';
+import { addTop } from './top.ts';
+import { addUp } from './up.ts';
 import type { World } from './world.ts';
 
-const commands: readonly AddCommand[] = [addDemo, addDoctor, addDev, addPerf, addRelay, addLab, addSteer, addBench];
+const commands: readonly AddCommand[] = [
+  addDemo,
+  addUp,
+  addDoctor,
+  addDev,
+  addPerf,
+  addRelay,
+  addLab,
+  addSteer,
+  addConfig,
+  addConn,
+  addExplain,
+  addPeer,
+  addTop,
+  addBench,
+  addSoak,
+];
 
 export async function run(args: readonly string[], world: World): Promise<number> {
   let code: number = exitCode.ok;

@@ -1,37 +1,78 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
-import { describe, test } from 'node:test';
+import { after, describe, test } from 'node:test';
 
 const root = join(import.meta.dirname, '../..');
+/** Labs of other tests are none of ours. */
+const runDir = mkdtempSync(join(tmpdir(), 'millrace-demo-test-'));
+const env = { ...process.env, MILLRACE_RUN_DIR: runDir };
+after(() => rmSync(runDir, { recursive: true, force: true }));
 
 function start(
   args: readonly string[],
 ): ChildProcess & { stdout: NodeJS.ReadableStream; stderr: NodeJS.ReadableStream } {
-  return spawn(join(root, 'millrace'), ['demo', ...args], { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+  return spawn(join(root, 'millrace'), ['demo', ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+    env,
+  });
 }
 
 function labIds(): string[] {
-  const shown = execFileSync(join(root, 'millrace'), ['lab', 'show', '--json'], { encoding: 'utf8' });
+  const shown = execFileSync(join(root, 'millrace'), ['lab', 'show', '--json'], { encoding: 'utf8', env });
   return JSON.parse(shown).labs.map(({ id }: { id: string }) => id);
 }
 
 describe('the demo', () => {
-  test('redis-benchmark on one host reaches redis-server on the other, and the figures are printed', async () => {
+  test('programs between two hosts are measured by plain TCP and carried, with the bytes right', async () => {
+    for (const wire of ['shm', 'roce', 'tcp']) {
+      const before = labIds();
+      const child = start(['--wire', wire, '--requests', '2000', '--clients', '10', '--transfer-mib', '16', '--json']);
+      const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')]);
+      assert.equal(code, 0, stderr);
+      const { plain, carried, verdicts, counters, peers } = JSON.parse(stdout);
+      for (const { redis, transfer } of [plain, carried]) {
+        assert.deepEqual(
+          redis.map(({ test }: { test: string }) => test),
+          ['SET', 'GET'],
+        );
+        for (const { requestsPerSecond, p50Ms } of redis) assert.ok(requestsPerSecond > 100 && p50Ms > 0);
+        assert.equal(transfer.sizeBytes, 16 * 1024 * 1024);
+      }
+      assert.equal(carried.transfer.sha256, plain.transfer.sha256);
+      // Twice ten connections of redis-benchmark, one that asks for the configuration, and three transfers.
+      assert.ok(verdicts.carried >= 23, `${verdicts.carried} were carried`);
+      assert.ok(counters.bytesIn > 3 * 16 * 1024 * 1024);
+      assert.equal(peers[0].links[0].wire, wire);
+      assert.match(stderr, /client +10\.77\.0\.1 +fd77::1/);
+      assert.deepEqual(labIds(), before);
+    }
+  });
+
+  test('stays up after the figures, for programs of your own, until Ctrl-C removes everything', async () => {
     const before = labIds();
-    const child = start(['--requests', '2000', '--clients', '10', '--json']);
-    const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')]);
-    assert.equal(code, 0, stderr);
-    const document = JSON.parse(stdout);
-    assert.deepEqual(
-      document.figures.map(({ test }: { test: string }) => test),
-      ['SET', 'GET'],
-    );
-    for (const { requestsPerSecond, p50Ms } of document.figures) assert.ok(requestsPerSecond > 100 && p50Ms > 0);
-    assert.match(stderr, /client +10\.77\.0\.1 +fd77::1/);
+    const child = start(['--requests', '2000', '--clients', '10', '--transfer-mib', '16']);
+    const exited = once(child, 'exit');
+    const said: string[] = [];
+    for await (const line of createInterface(child.stderr)) {
+      said.push(line);
+      const lab = /lab exec --lab (\w+)/.exec(line)?.[1];
+      if (lab === undefined) continue;
+      const args = ['lab', 'exec', '--lab', lab, 'client', '--', 'redis-cli', '-h', '10.77.0.2', 'ping'];
+      assert.equal(execFileSync(join(root, 'millrace'), args, { encoding: 'utf8', env }).trim(), 'PONG');
+      // As a terminal does it: to the whole foreground group.
+      process.kill(-(child.pid ?? 0), 'SIGINT');
+      break;
+    }
+    child.stderr.resume();
+    const [code] = await exited;
+    assert.equal(code, 130, said.join('\n'));
     assert.deepEqual(labIds(), before);
   });
 
@@ -40,8 +81,7 @@ describe('the demo', () => {
     const child = start(['--requests', '100000000']);
     const exited = once(child, 'exit');
     for await (const line of createInterface(child.stderr)) {
-      if (!line.startsWith('redis-benchmark on')) continue;
-      // As a terminal does it: to the whole foreground group.
+      if (!line.startsWith('Plain TCP')) continue;
       process.kill(-(child.pid ?? 0), 'SIGINT');
       break;
     }

@@ -1,0 +1,38 @@
+// `millrace explain` and `millrace reload`: why a connection travels as it does, and the config read again.
+
+import { printable } from '../printable.ts';
+import type { AddCommand } from './command.ts';
+import { addDaemonOptions, clientOf, type DaemonOptions } from './daemon-options.ts';
+import { type ExitCode, exitCode } from './exit-code.ts';
+import type { World } from './world.ts';
+
+const examples = `
+Examples:
+  millrace explain 4711                                 the last connects of a process
+  millrace explain '10.0.0.1:40000->10.0.0.2:6379'      one connection`;
+
+export const addExplain: AddCommand = (program, { world, finish }) => {
+  const explain = program
+    .command('explain')
+    .description('Why a connection is or is not carried: the checks in order, and the one that decided.')
+    .argument('<which>', 'a process id, or ADDR:PORT->ADDR:PORT')
+    .addHelpText('after', examples);
+  addDaemonOptions(explain).action((which: string, options: DaemonOptions) =>
+    finish(() => show(options, world, (client) => client.explain(which, { signal: world.signal }))),
+  );
+  const reload = program
+    .command('reload')
+    .description('Have the daemon read its config again, as SIGHUP does; says what was taken over.');
+  addDaemonOptions(reload).action((options: DaemonOptions) =>
+    finish(() => show(options, world, (client) => client.reload({ signal: world.signal }))),
+  );
+};
+
+async function show(
+  options: DaemonOptions,
+  world: World,
+  ask: (client: Awaited<ReturnType<typeof clientOf>>) => Promise<readonly string[]>,
+): Promise<ExitCode> {
+  for (const line of await ask(await clientOf(options, world))) world.stdout.write(`${printable(line)}\n`);
+  return exitCode.ok;
+}

@@ -1,0 +1,103 @@
+// What `millrace top` shows of a daemon's rates, as lines.
+
+import { printable } from '../printable.ts';
+import type { DaemonStatus } from '../proxy/status.ts';
+import { processOf } from './conn.ts';
+import { ageText, bytesText, countText, microsecondsText, percentText, rateText } from './figures.ts';
+import { type Paint, table } from './paint.ts';
+import type { TopFigures } from './top-figures.ts';
+
+const MAX_CONNECTIONS = 20;
+
+export function viewOf(figures: TopFigures, status: DaemonStatus, paint: Paint): readonly string[] {
+  return [
+    ...summary(figures, status, paint),
+    '',
+    ...block('peers', links(figures, status), paint),
+    '',
+    ...block('lanes', lanes(figures), paint),
+    '',
+    ...block(`busiest of ${figures.connections.length} carried connections`, connections(figures), paint),
+  ];
+}
+
+function summary({ cpu, total }: TopFigures, status: DaemonStatus, paint: Paint): readonly string[] {
+  const { node, instance, version, memory, peers, startedMs } = status;
+  const state = status.state === 'ready' ? status.state : paint('yellow', status.state);
+  const up = peers.filter((peer) => peer.state === 'up').length;
+  const held = `${bytesText(memory.heldBytes)} of ${bytesText(memory.budgetBytes)}`;
+  return [
+    `${paint('bold', instance)} ${version} on ${node}  ${state}  up ${ageText(Date.now() - startedMs)}`,
+    `cpu ${percentText(cpu)}  memory ${bytesText(memory.rssBytes)}  held ${held}  peers ${up} of ${peers.length} up`,
+    `in ${rateText(total.inPerSecond)}  out ${rateText(total.outPerSecond)}`,
+    ...status.notReady.map((reason) => paint('yellow', `not ready: ${printable(reason)}`)),
+  ];
+}
+
+interface Block {
+  readonly header: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+  /** How many columns at the left hold words. */
+  readonly words: number;
+}
+
+function block(title: string, { header, rows, words }: Block, paint: Paint): readonly string[] {
+  if (rows.length === 0) return [paint('dim', `${title}: none`)];
+  const align = header.map((_, column) => (column < words ? 'left' : 'right'));
+  const [head = '', ...lines] = table(header, rows, align);
+  return [paint('dim', title), paint('bold', head), ...lines];
+}
+
+function links({ peers, links }: TopFigures, status: DaemonStatus): Block {
+  const header = ['Peer', 'State', 'Wire', 'Lane', 'Streams', 'In', 'Out', 'Records/s', 'Ring', 'Held', 'Round trip'];
+  const rows = peers.flatMap(({ name, state, inPerSecond, outPerSecond }, index) => {
+    const own = links.filter(({ peer }) => peer === name);
+    const reason = status.peers[index]?.reason ?? '';
+    const words = reason === '' ? state : `${state}: ${printable(reason)}`;
+    const shown = printable(name);
+    // A peer with one link is one row.
+    const total = [shown, words, '', '', '', rateText(inPerSecond), rateText(outPerSecond), '', '', '', ''];
+    const detail = own.map(({ link, recordsPerSecond, ...flow }) => [
+      own.length === 1 ? shown : '',
+      own.length === 1 && link.state === 'up' ? words : link.state,
+      link.wire,
+      String(link.lane),
+      String(link.streams),
+      rateText(flow.inPerSecond),
+      rateText(flow.outPerSecond),
+      countText(recordsPerSecond),
+      link.slots === 0 ? '-' : percentText(link.slotsUsed / link.slots),
+      bytesText(link.heldBytes),
+      microsecondsText(link.roundTripUs),
+    ]);
+    return own.length === 1 ? detail : [total, ...detail];
+  });
+  return { header, rows, words: 3 };
+}
+
+function lanes({ lanes }: TopFigures): Block {
+  const rows = lanes.map(({ index, connections, cpu, sleepsPerSecond, heldBytes }) => [
+    String(index),
+    percentText(cpu),
+    String(connections),
+    countText(sleepsPerSecond),
+    bytesText(heldBytes),
+  ]);
+  return { header: ['Lane', 'Cpu', 'Connections', 'Sleeps/s', 'Held'], rows, words: 0 };
+}
+
+function connections({ connections }: TopFigures): Block {
+  const rows = connections
+    .slice(0, MAX_CONNECTIONS)
+    .map(({ connection, inPerSecond, outPerSecond }) => [
+      connection.local,
+      connection.remote,
+      printable(connection.peer),
+      connection.wire,
+      processOf(connection),
+      rateText(inPerSecond),
+      rateText(outPerSecond),
+      bytesText(connection.heldBytes),
+    ]);
+  return { header: ['Local', 'Remote', 'Peer', 'Wire', 'Process', 'In', 'Out', 'Held'], rows, words: 5 };
+}
