@@ -30,7 +30,7 @@ describe('a connection that is carried by a rule with redirect', { skip }, () =>
   let world: SteeredWorld;
   before(async () => {
     world = await SteeredWorld.create();
-    await world.stopRelays();
+    await world.stop();
     await world.startRelays(redirectEverything);
   });
   after(() => world.close());

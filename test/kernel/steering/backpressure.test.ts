@@ -5,13 +5,12 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Host } from '../../../src/lab/index.ts';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';
 import { compile } from './compile.ts';
+import { cpuMs, full, residentBytes, socketBytes } from './process-figures.ts';
 import { RunningProgram } from './running-program.ts';
 import { SteeredWorld } from './steered-world.ts';
 import { temporaryFolder } from './temporary-folder.ts';
-import { succeed } from './world.ts';
 
 const port = 7400;
 const offeredBytes = 1_000_000_000;
@@ -20,42 +19,12 @@ const mostHeldBytes = 32 * 1024 * 1024;
 const stallMs = Number(process.env.MILLRACE_STALL_MS ?? 3000);
 /** Of one core. The relay also tells several times a second that it is alive. */
 const mostCpuShare = 0.1;
-const tickMs = 10;
 
 before(sweepDeadTests);
 const folder = temporaryFolder('flood');
 after(() => folder[Symbol.dispose]());
 const flood = join(folder.path, 'flood');
 compile([join(import.meta.dirname, 'backpressure/flood.c')], flood);
-
-/** What the kernel holds for the sockets of a host: received and not read, sent and not acknowledged, and set aside; see ss(8). */
-async function socketBytes(host: Host): Promise<number> {
-  const table = await succeed(host, 'ss', ['-tmnH']);
-  const sums = [...table.matchAll(/skmem:\(r(\d+),rb\d+,t\d+,tb\d+,f(\d+),w(\d+),/g)].map((match) =>
-    match.slice(1).reduce((sum, part) => sum + Number(part), 0),
-  );
-  return sums.reduce((sum, part) => sum + part, 0);
-}
-
-function residentBytes(pid: number): number {
-  return 1024 * Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
-}
-
-/** User and system time of all threads; fields 14 and 15 of proc_pid_stat(5). */
-function cpuMs(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
-  return tickMs * (Number(fields[11]) + Number(fields[12]));
-}
-
-async function full(hosts: readonly Host[]): Promise<void> {
-  const lookMs = 300;
-  for (let earlier = -1, held = 0, endMs = performance.now() + 20_000; held !== earlier || held === 0; ) {
-    assert.ok(performance.now() < endMs, 'it never became full');
-    await sleep(lookMs);
-    earlier = held;
-    held = (await Promise.all(hosts.map(socketBytes))).reduce((sum, part) => sum + part, 0);
-  }
-}
 
 describe('a stopped receiver stops its sender', { concurrency: false }, () => {
   let world: SteeredWorld;

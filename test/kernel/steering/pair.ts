@@ -1,8 +1,7 @@
-// Two pairs of hosts with the same server, one steered and one not: what is tried in both can be compared.
+// Two pairs of hosts with the same server, one carried and one not: what is tried in both can be compared.
 
 import type { BehavioursProgram, Observation } from './behaviours-program.ts';
 import type { RunningProgram } from './running-program.ts';
-import { carryEverything, SteeredWorld } from './steered-world.ts';
 import { World } from './world.ts';
 
 export const families = ['ipv4', 'ipv6'] as const;
@@ -13,27 +12,27 @@ export interface Side<W extends World> {
   readonly server: RunningProgram;
 }
 
-export class Pair implements AsyncDisposable {
+export class Pair<W extends World = World> implements AsyncDisposable {
   readonly plain: Side<World>;
-  readonly steered: Side<SteeredWorld>;
+  readonly carrying: Side<W>;
 
   readonly #program: BehavioursProgram;
 
-  static async create(program: BehavioursProgram, rules = carryEverything): Promise<Pair> {
+  static async create<W extends World>(program: BehavioursProgram, makeCarrying: () => Promise<W>): Promise<Pair<W>> {
     await using undo = new AsyncDisposableStack();
     const plain = undo.use(await World.create());
-    const steered = undo.use(await SteeredWorld.create(rules));
-    const servers = await Promise.all([program.serve(plain.b), program.serve(steered.b)]);
+    const carrying = undo.use(await makeCarrying());
+    const servers = await Promise.all([program.serve(plain.b), program.serve(carrying.b)]);
     // The last one that the program opens.
-    await steered.listening(7303);
+    await carrying.listening(7303);
     undo.move();
-    return new Pair(program, { world: plain, server: servers[0] }, { world: steered, server: servers[1] });
+    return new Pair(program, { world: plain, server: servers[0] }, { world: carrying, server: servers[1] });
   }
 
-  private constructor(program: BehavioursProgram, plain: Side<World>, steered: Side<SteeredWorld>) {
+  private constructor(program: BehavioursProgram, plain: Side<World>, carrying: Side<W>) {
     this.#program = program;
     this.plain = plain;
-    this.steered = steered;
+    this.carrying = carrying;
   }
 
   observe(name: string, { world, server }: Side<World>, family: Family): Promise<Observation> {
@@ -41,13 +40,13 @@ export class Pair implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([this.plain.world.close(), this.steered.world.close()]);
+    await Promise.all([this.plain.world.close(), this.carrying.world.close()]);
   }
 }
 
 /** The kernel chooses these ports anew each time. */
 export function comparable({ client, server }: Pick<Observation, 'client' | 'server'>): object {
   const nameless = (text: string | null): string | null =>
-    text?.replaceAll(/:(?:3[3-9]|[45]\d|6\d)\d{3}\b/g, ':any') ?? null;
+    text?.replaceAll(/:(?:3[2-9]|[45]\d|6\d)\d{3}\b/g, ':any') ?? null;
   return { client: nameless(client), server: nameless(server) };
 }

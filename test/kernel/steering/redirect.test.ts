@@ -6,7 +6,7 @@ import { sweepDeadTests } from '../fixtures/lab-world.ts';
 import { BehavioursProgram } from './behaviours-program.ts';
 import { redirectDifferences } from './differences.ts';
 import { comparable, families, Pair } from './pair.ts';
-import { redirectEverything } from './steered-world.ts';
+import { redirectEverything, SteeredWorld } from './steered-world.ts';
 
 before(sweepDeadTests);
 
@@ -39,9 +39,9 @@ const equal = [
 
 describe('connect with redirect', { concurrency: false }, () => {
   const program = new BehavioursProgram();
-  let pair: Pair;
+  let pair: Pair<SteeredWorld>;
   before(async () => {
-    pair = await Pair.create(program, redirectEverything);
+    pair = await Pair.create(program, () => SteeredWorld.create(redirectEverything));
   });
   after(async () => {
     await pair?.[Symbol.asyncDispose]();
@@ -52,13 +52,13 @@ describe('connect with redirect', { concurrency: false }, () => {
     for (const name of equal) {
       test(`${name} over ${family} is as over plain TCP`, async () => {
         const expected = await pair.observe(name, pair.plain, family);
-        const observed = await pair.observe(name, pair.steered, family);
+        const observed = await pair.observe(name, pair.carrying, family);
         assert.deepEqual(comparable(observed), comparable(expected));
       });
     }
     for (const [name, { what, client, server }] of Object.entries(redirectDifferences)) {
       test(`${name} over ${family}: ${what}`, async () => {
-        const observed = await pair.observe(name, pair.steered, family);
+        const observed = await pair.observe(name, pair.carrying, family);
         if (client !== null) assert.equal(observed.client, client);
         if (server !== null) assert.equal(observed.server, server);
       });
@@ -66,6 +66,6 @@ describe('connect with redirect', { concurrency: false }, () => {
   }
 
   test('messages really went past TCP', () => {
-    assert.ok(pair.steered.world.relays.a.redirected() > 1000);
+    assert.ok(pair.carrying.world.relays.a.redirected() > 1000);
   });
 });

@@ -69,6 +69,11 @@ export class RunningProgram implements AsyncDisposable {
     return this.#hasExited;
   }
 
+  /** Null while it runs, and when a signal ended it. */
+  get exitCode(): number | null {
+    return this.#child.exitCode;
+  }
+
   /** Takes the first line that matches, now or as soon as it is printed. */
   async line(pattern: RegExp, timeoutMs = PATIENCE_MS): Promise<string> {
     const deadline = AbortSignal.timeout(timeoutMs);

@@ -4,10 +4,12 @@ import assert from 'node:assert/strict';
 import { type Host, Lab } from '../../../src/lab/index.ts';
 import { removeInstance } from '../../../src/steering/index.ts';
 import { temporaryRunDir } from '../fixtures/lab-world.ts';
-import { instanceOf, RelayProcess } from './relay-process.ts';
+import type { CarryingWorld } from './carrying-world.ts';
+import { instanceOf } from './pinned-instance.ts';
+import { RelayProcess } from './relay-process.ts';
 import { until, World } from './world.ts';
 
-export class SteeredWorld extends World {
+export class SteeredWorld extends World implements CarryingWorld {
   #relays: { a: RelayProcess; b: RelayProcess } | null = null;
 
   static override async create(rules = carryEverything): Promise<SteeredWorld> {
@@ -59,7 +61,7 @@ export class SteeredWorld extends World {
   }
 
   /** Ends the relays; what host a's relay carried is told by itself. */
-  async stopRelays(): Promise<void> {
+  async stop(): Promise<void> {
     const { a, b } = this.relays;
     const [totals] = await Promise.all([a.stop(), b.stop()]);
     assert.equal(totals.strangers, 0, 'connections came to the relay that nobody steered');

@@ -1,9 +1,9 @@
-// A program for a host: `ADDRESS PORT COUNT` opens connections, says "held", asks on each again and again, and prints how they ended.
+// A program for a host: `ADDRESS PORT COUNT [once]` opens connections, asks on each again and again or once, says "held", and prints how they ended.
 
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 
-const [address = '', port, count] = process.argv.slice(2);
+const [address = '', port, count, isOnce] = process.argv.slice(2);
 const messageBytes = 16;
 const askMs = 20;
 
@@ -32,7 +32,7 @@ const ask = (): void => {
   for (const socket of sockets) if (socket.writable) socket.write('?'.repeat(messageBytes));
 };
 ask();
-const asking = setInterval(ask, askMs);
+const asking = isOnce === undefined ? setInterval(ask, askMs) : undefined;
 const answering = setInterval(() => {
   if (answered < sockets.length) return;
   clearInterval(answering);

@@ -1,0 +1,81 @@
+// Tests that programs nobody here wrote run unchanged when daemons carry them between two hosts, with the results of plain TCP.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { type Program, programs } from '../steering/program-list.ts';
+import { tryRedis } from '../steering/programs/redis.ts';
+import { tryRsync } from '../steering/programs/rsync.ts';
+import { World } from '../steering/world.ts';
+import { ProxyWorld, type Wire } from './proxy-world.ts';
+
+before(sweepDeadTests);
+
+let plain: World | undefined;
+before(async () => {
+  plain = await World.create();
+});
+after(() => plain?.close());
+
+/** By program: what it did over plain TCP, every content by its hash or compared at once. */
+const expectations = new Map<string, unknown>();
+
+async function expectationOf({ name, run }: Program): Promise<unknown> {
+  assert.ok(plain !== undefined);
+  if (!expectations.has(name)) expectations.set(name, await run(plain));
+  return expectations.get(name);
+}
+
+/** Runs the programs over a wire, and asks the daemons whether it was them who carried, and on which wire. */
+function compareAll(wire: Wire, chosen: readonly Program[]): void {
+  let world: ProxyWorld | undefined;
+  before(async () => {
+    world = await ProxyWorld.create({ wire });
+  });
+  after(() => world?.close());
+
+  for (const program of chosen) {
+    const { name, run, connections } = program;
+    test(`${name} over ${wire}`, async (t) => {
+      assert.ok(world !== undefined);
+      const { a, b } = world.daemons;
+      const expected = await expectationOf(program);
+      const before = { a: await a.status(), b: await b.status() };
+      assert.deepEqual(await run(world), expected);
+      const after = { a: await a.status(), b: await b.status() };
+      const carried = (after.a.verdicts.carried ?? 0) - (before.a.verdicts.carried ?? 0);
+      const opened = after.b.counters.opened - before.b.counters.opened;
+      assert.ok(carried >= connections, `only ${carried} connections were carried`);
+      assert.equal(opened, carried, 'the other daemon called the servers as often');
+      assert.equal(after.a.counters.refused, before.a.counters.refused);
+      for (const { peers } of [after.a, after.b]) {
+        for (const { links } of peers) for (const link of links) assert.equal(link.wire, wire);
+      }
+      const sent = after.a.counters.bytesOut - before.a.counters.bytesOut;
+      const got = after.a.counters.bytesIn - before.a.counters.bytesIn;
+      t.diagnostic(`${carried} connections carried, ${sent} bytes out, ${got} in`);
+    });
+  }
+
+  test(`everything that left one daemon over ${wire} has come to the other`, async () => {
+    assert.ok(world !== undefined);
+    const { a, b } = world.daemons;
+    const [here, there] = await Promise.all([a.status(), b.status()]);
+    assert.ok(here.counters.bytesOut > 0 && here.counters.bytesIn > 0);
+    assert.equal(here.counters.bytesOut, there.counters.bytesIn);
+    assert.equal(here.counters.bytesIn, there.counters.bytesOut);
+  });
+}
+
+for (const wire of ['shm', 'roce'] as const) {
+  describe(`programs run unchanged when they are carried over ${wire}`, { concurrency: false }, () => {
+    compareAll(wire, programs);
+  });
+}
+
+describe('programs run unchanged when they are carried over tcp', { concurrency: false }, () => {
+  compareAll(
+    'tcp',
+    programs.filter(({ run }) => run === tryRedis || run === tryRsync),
+  );
+});

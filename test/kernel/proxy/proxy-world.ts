@@ -1,0 +1,133 @@
+// Two hosts whose connections are carried end to end by daemons: one in each host, over one wire.
+
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { Lab } from '../../../src/lab/index.ts';
+import { removeInstance } from '../../../src/steering/index.ts';
+import { temporaryRunDir } from '../fixtures/lab-world.ts';
+import type { CarryingWorld } from '../steering/carrying-world.ts';
+import { instanceOf } from '../steering/pinned-instance.ts';
+import { carryEverything } from '../steering/steered-world.ts';
+import { temporaryFolder } from '../steering/temporary-folder.ts';
+import { until, World } from '../steering/world.ts';
+import { DaemonProcess, type Settings, socketOf } from './daemon-process.ts';
+
+export type Wire = 'shm' | 'roce' | 'tcp';
+export type Name = 'a' | 'b';
+
+interface ProxyOptions {
+  readonly wire?: Wire;
+  /** On top of what a pair of daemons needs; of a function, by host. */
+  readonly settings?: Settings | ((name: Name) => Settings);
+}
+
+export class ProxyWorld extends World implements CarryingWorld {
+  readonly wire: Wire;
+  readonly folder = temporaryFolder('proxy');
+  readonly #more: (name: Name) => Settings;
+  readonly #daemons: { a?: DaemonProcess; b?: DaemonProcess } = {};
+
+  /** Both daemons run, and can carry. */
+  static override async create(options: ProxyOptions = {}): Promise<ProxyWorld> {
+    const world = await ProxyWorld.createIdle(options);
+    try {
+      await Promise.all([world.start('a'), world.start('b')]);
+      await world.ready();
+      return world;
+    } catch (error) {
+      await world.close();
+      throw error;
+    }
+  }
+
+  /** No daemon runs yet. */
+  static async createIdle(options: ProxyOptions = {}): Promise<ProxyWorld> {
+    const runDir = temporaryRunDir();
+    return new ProxyWorld(await Lab.create({ runDir: runDir.path }), runDir, options);
+  }
+
+  private constructor(lab: Lab, runDir: ReturnType<typeof temporaryRunDir>, options: ProxyOptions) {
+    super(lab, runDir);
+    const { wire = 'shm', settings = {} } = options;
+    this.wire = wire;
+    this.#more = typeof settings === 'function' ? settings : () => settings;
+  }
+
+  get daemons(): { readonly a: DaemonProcess; readonly b: DaemonProcess } {
+    return { a: this.running('a'), b: this.running('b') };
+  }
+
+  /** One of them, whatever the other does. */
+  running(name: Name): DaemonProcess {
+    const daemon = this.#daemons[name];
+    assert.ok(daemon !== undefined, `the daemon of ${name} does not run`);
+    return daemon;
+  }
+
+  /** What stands in the config of the daemon of that host. */
+  settingsOf(name: Name): Settings {
+    const [host, peer] = name === 'a' ? [this.a, this.b] : [this.b, this.a];
+    return {
+      node: host.name,
+      instance: instanceOf(host),
+      cgroup: host.cgroup,
+      listen: { addresses: [host.ipv4, host.ipv6] },
+      rules: carryEverything(peer),
+      peers: [{ name: peer.name, address: peer.ipv4 }],
+      insecure: true,
+      devices: [`soft-${this.wire}`],
+      device: { runtimeDir: join(this.folder.path, 'soft') },
+      api: { socket: socketOf(host, this.folder.path), http: false },
+      log: { format: 'json' },
+      ...this.#more(name),
+    };
+  }
+
+  /** Also in place of one that is gone. */
+  async start(name: Name, more: Settings = {}): Promise<DaemonProcess> {
+    const daemon = await DaemonProcess.start(this[name], this.folder.path, { ...this.settingsOf(name), ...more });
+    this.#daemons[name] = daemon;
+    return daemon;
+  }
+
+  async ready(): Promise<void> {
+    const { a, b } = this.daemons;
+    await Promise.all([a.peerUp(), b.peerUp()]);
+  }
+
+  /** Connects of host a's programs that went to its daemon. */
+  carried(): number {
+    return this.running('a').verdict('carried');
+  }
+
+  /** Waits until connects from host a to that port of host b are carried. */
+  override async listening(port: number): Promise<void> {
+    await super.listening(port);
+    const there = `${this.b.ipv4}:${port}`;
+    await until(`${there} is announced to host a`, () => this.running('a').isAnnounced(there));
+  }
+
+  /** Ends the daemons in order. */
+  async stop(): Promise<void> {
+    const both = Object.values(this.daemons);
+    for (const daemon of both) {
+      const { counters } = await daemon.status();
+      assert.equal(counters.strangers, 0, 'connections came to a daemon that nobody steered');
+    }
+    await Promise.all(both.map((daemon) => daemon.stop()));
+    for (const daemon of both) {
+      assert.equal(daemon.exitCode, 0);
+      assert.equal(daemon.isPinned, false, 'something stayed pinned');
+    }
+    for (const host of [this.a, this.b]) assert.equal(existsSync(socketOf(host, this.folder.path)), false);
+  }
+
+  override async close(): Promise<void> {
+    await Promise.all(Object.values(this.#daemons).map((daemon) => daemon[Symbol.asyncDispose]()));
+    await super.close();
+    // Of daemons that were killed, or that the lab's end took along.
+    for (const host of [this.a, this.b]) removeInstance(instanceOf(host));
+    this.folder[Symbol.dispose]();
+  }
+}

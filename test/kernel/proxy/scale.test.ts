@@ -1,0 +1,95 @@
+// Tests of daemons with many connections: spread over lanes, thousands at once, and next to no work while nobody says anything.
+
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { BehavioursProgram } from '../steering/behaviours-program.ts';
+import { RunningProgram } from '../steering/running-program.ts';
+import { until } from '../steering/world.ts';
+import { ProxyWorld } from './proxy-world.ts';
+
+const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
+const doorPort = 7300;
+const spreadCount = 500;
+const openCount = 5000;
+const idleCount = 100;
+const idleMs = 4000;
+/** The kernel spreads them by chance: of 500, fewer than this on one of two lanes would not happen once in a lifetime. */
+const leastOnLane = 180;
+const mostIdleShare = 0.01;
+
+before(sweepDeadTests);
+const program = new BehavioursProgram();
+after(() => program[Symbol.dispose]());
+
+describe('two lanes', { concurrency: false }, () => {
+  let world: ProxyWorld;
+  let server: RunningProgram;
+  before(async () => {
+    world = await ProxyWorld.create({ settings: { lanes: 2 } });
+    server = await program.serve(world.b);
+    await world.listening(doorPort + 3);
+  });
+  after(() => world?.close());
+
+  const lanesOf = async (name: 'a' | 'b'): Promise<readonly number[]> =>
+    (await world.daemons[name].status()).lanes.map(({ connections }) => connections);
+  const sum = (counts: readonly number[]): number => counts.reduce((all, one) => all + one, 0);
+
+  test(`${spreadCount} connections are spread over both, on both sides, and are gone when they end`, async (t) => {
+    const words = [holder, world.b.ipv4, String(doorPort), String(spreadCount), 'once'];
+    await using held = RunningProgram.start(world.a, process.execPath, words);
+    await held.line(/^held$/);
+    const lanes = { a: await lanesOf('a'), b: await lanesOf('b') };
+    t.diagnostic(JSON.stringify(lanes));
+    for (const counts of Object.values(lanes)) {
+      assert.equal(counts.length, 2);
+      assert.equal(sum(counts), spreadCount);
+      assert.ok(Math.min(...counts) >= leastOnLane, counts.join(' and '));
+    }
+    const listed = await world.daemons.a.connections();
+    assert.deepEqual(new Set(listed.map(({ lane }) => lane)), new Set([0, 1]));
+    assert.ok(listed.every(({ mode, wire, peer }) => mode === 'carried' && wire === 'shm' && peer === 'b'));
+    await held.close();
+    await until('none is left', async () => sum(await lanesOf('a')) + sum(await lanesOf('b')) === 0);
+  });
+
+  test(`${openCount} connections at once work, and leave nothing behind`, async (t) => {
+    const before = (await world.daemons.b.status()).counters.opened;
+    const { client, remarks } = await program.observe('open', world.a, server, world.b.ipv6);
+    t.diagnostic(`${client}; ${remarks}`);
+    assert.match(client, new RegExp(`^${openCount} of ${openCount}`));
+    const { counters } = await world.daemons.b.status();
+    assert.equal(counters.opened - before, openCount);
+    await until('none is left', async () => sum(await lanesOf('a')) + sum(await lanesOf('b')) === 0);
+    await world.stop();
+  });
+});
+
+describe('idle daemons', { concurrency: false }, () => {
+  for (const wire of ['shm', 'roce'] as const) {
+    test(`with ${idleCount} connections over ${wire} on which nobody speaks, each uses less than a hundredth of a core`, async (t) => {
+      await using world = await ProxyWorld.create({ wire });
+      await using _server = await program.serve(world.b);
+      await world.listening(doorPort + 3);
+      const words = [holder, world.b.ipv4, String(doorPort), String(idleCount), 'once'];
+      await using held = RunningProgram.start(world.a, process.execPath, words);
+      await held.line(/^held$/);
+      const both = [world.daemons.a, world.daemons.b];
+      const used = async (): Promise<readonly number[]> =>
+        (await Promise.all(both.map((daemon) => daemon.status()))).map(({ cpuSeconds }) => cpuSeconds);
+      // The first answer is made by code that was never run before.
+      await used();
+      const before = await used();
+      const startMs = performance.now();
+      await sleep(idleMs);
+      const after = await used();
+      const passed = (performance.now() - startMs) / 1000;
+      const shares = after.map((seconds, index) => (seconds - (before[index] ?? 0)) / passed);
+      t.diagnostic(shares.map((share) => `${(100 * share).toFixed(2)} %`).join(' and '));
+      assert.ok(Math.max(...shares) < mostIdleShare, shares.join(' and '));
+    });
+  }
+});

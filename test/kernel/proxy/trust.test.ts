@@ -1,0 +1,92 @@
+// Tests who may be a peer: certificates of one authority are asked for on both sides, and whoever has another is left to plain TCP.
+
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { requireTool } from '../../../src/lab/program.ts';
+import { makeLabCertificates } from '../../../src/peers/index.ts';
+import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { BehavioursProgram } from '../steering/behaviours-program.ts';
+import type { RunningProgram } from '../steering/running-program.ts';
+import { temporaryFolder } from '../steering/temporary-folder.ts';
+import { until } from '../steering/world.ts';
+import type { Settings } from './daemon-process.ts';
+import { ProxyWorld } from './proxy-world.ts';
+
+const doorPort = 7300;
+
+before(sweepDeadTests);
+const folder = temporaryFolder('certificates');
+after(() => folder[Symbol.dispose]());
+const program = new BehavioursProgram();
+after(() => program[Symbol.dispose]());
+
+/** An authority of that name, and certificates by it. */
+async function certify(authority: string, names: readonly string[]): Promise<void> {
+  const openssl = requireTool('openssl', 'openssl');
+  await makeLabCertificates({ openssl, folder: join(folder.path, authority), names, days: 1, caDays: 2 });
+}
+
+/** Trusts the authority `right`, and shows a certificate. */
+function tls(authority: string, name: string): Settings {
+  const file = (of: string, end: string): string => join(folder.path, of, end);
+  const [cert, key] = [file(authority, `${name}.pem`), file(authority, `${name}.key`)];
+  return { insecure: false, tls: { ca: file('right', 'ca.pem'), cert, key } };
+}
+
+describe('peers with certificates', { concurrency: false }, () => {
+  let world: ProxyWorld;
+  let server: RunningProgram;
+  before(async () => {
+    await certify('right', ['a', 'b', 'c']);
+    await certify('wrong', ['b']);
+    world = await ProxyWorld.createIdle({ settings: (name) => tls('right', name) });
+    server = await program.serve(world.b);
+    await world.start('a');
+  });
+  after(() => world?.close());
+
+  /** Whether it was carried; it must succeed in any case. */
+  async function converse(): Promise<boolean> {
+    const before = world.carried();
+    const { client } = await program.observe('nonblocking', world.a, server, world.b.ipv6);
+    assert.match(client, /answer 16 from door 0$/);
+    return world.carried() > before;
+  }
+
+  const strangers = [
+    { who: 'of another authority', settings: () => tls('wrong', 'b') },
+    { who: 'of another node', settings: () => tls('right', 'c') },
+    { who: 'at all, for it speaks in the clear', settings: () => ({ insecure: true, tls: undefined }) },
+  ];
+  for (const { who, settings } of strangers) {
+    test(`a peer without the right certificate, but one ${who}, is refused with a line, and plain TCP does its work`, async () => {
+      const lines = world.running('a').log.length;
+      await using b = await world.start('b', settings());
+      await until('it is told', () =>
+        world
+          .running('a')
+          .log.slice(lines)
+          .some(({ level }) => level === 'error'),
+      );
+      assert.equal(await converse(), false);
+      const { state, reason } = await world.running('a').peer();
+      assert.notEqual(state, 'up');
+      assert.notEqual(reason, '');
+      const there = `[${world.b.ipv6}]:${doorPort}`;
+      const found = (await world.running('a').connections()).filter(({ remote }) => remote === there);
+      assert.equal(found.at(-1)?.mode, 'plain');
+      await b.stop();
+      assert.equal(b.exitCode, 0);
+    });
+  }
+
+  test('peers with certificates of one authority carry, and say that it is secure', async () => {
+    await world.start('b');
+    await world.ready();
+    await world.listening(doorPort);
+    assert.equal(await converse(), true);
+    for (const name of ['a', 'b'] as const) assert.equal((await world.running(name).peer()).isSecure, true);
+    await world.stop();
+  });
+});

@@ -1,0 +1,74 @@
+// The tests that a connection behaves the same when it is carried, behaviour by behaviour, whoever carries it.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { BehavioursProgram } from './behaviours-program.ts';
+import type { CarryingWorld } from './carrying-world.ts';
+import { compare, crowds } from './compare.ts';
+import { connectDifferences } from './differences.ts';
+import { families, Pair } from './pair.ts';
+
+export type MakeWorld = () => Promise<CarryingWorld>;
+
+/** What one side says after that word; mapped addresses as what they stand for. */
+function endOf(said: string | null, word: string): { readonly host: string; readonly port: number } {
+  const match = new RegExp(`${word} \\[?(?:::ffff:)?([0-9a-f.:]+?)\\]?:(\\d+)(?:,|$)`).exec(said ?? '');
+  assert.ok(match, `${said} says nothing of '${word}'`);
+  return { host: match[1] ?? '', port: Number(match[2]) };
+}
+
+/** Inside a suite: all behaviours one after the other in one pair of worlds. */
+export function testBehaviours(program: BehavioursProgram, makeWorld: MakeWorld): void {
+  let pair: Pair<CarryingWorld>;
+  before(async () => {
+    pair = await Pair.create(program, makeWorld);
+  });
+  after(() => pair[Symbol.asyncDispose]());
+
+  for (const { name } of program.list.filter((behaviour) => !crowds.has(behaviour.name))) {
+    const what = connectDifferences[name]?.what;
+    for (const family of families) {
+      test(`${name} over ${family}${what === undefined ? '' : `: ${what}`}`, async () => {
+        await compare(pair, name, family);
+      });
+    }
+  }
+
+  test('a program that speaks IPv6 only reaches an IPv4 host, and sees mapped addresses', async () => {
+    const { world, server } = pair.carrying;
+    const before = world.carried();
+    const observed = await program.observe('addresses', world.a, server, `::ffff:${world.b.ipv4}`);
+    assert.match(observed.client, /^local \[::ffff:10\.77\.0\.1\]:\d+, peer \[::ffff:10\.77\.0\.2\]:\d+$/);
+    assert.equal(world.carried(), before + 1);
+  });
+
+  for (const family of families) {
+    for (const name of ['addresses', 'addresses-bound', 'addresses-dual']) {
+      test(`${name} over ${family}: both programs name the same two ends`, async () => {
+        const { world, server } = pair.carrying;
+        const observed = await program.observe(name, world.a, server, world.b[family]);
+        const client = endOf(observed.client, 'local');
+        assert.equal(client.host, world.a[family]);
+        assert.deepEqual(endOf(observed.server, 'accepted'), client);
+        assert.deepEqual(endOf(observed.server, 'peer'), client);
+        assert.deepEqual(endOf(observed.server, 'local'), endOf(observed.client, 'peer'));
+        assert.equal(endOf(observed.client, 'peer').host, world.b[family]);
+      });
+    }
+  }
+
+  test('the daemons end in order, and what they pinned is gone', () => pair.carrying.world.stop());
+}
+
+/** Inside a suite: crowds of connections, each in a pair of worlds of its own. */
+export function testCrowds(program: BehavioursProgram, makeWorld: MakeWorld, chosen: Iterable<string> = crowds): void {
+  for (const name of chosen) {
+    for (const family of families) {
+      test(`${name} over ${family}`, async (t) => {
+        await using pair = await Pair.create(program, makeWorld);
+        const { remarks } = await compare(pair, name, family);
+        if (remarks !== '') t.diagnostic(remarks.replaceAll('\n', '; '));
+      });
+    }
+  }
+}

@@ -1,0 +1,48 @@
+// Compares a behaviour over plain TCP with the same one carried: both ends must observe the same, line by line.
+
+import assert from 'node:assert/strict';
+import type { Observation } from './behaviours-program.ts';
+import type { CarryingWorld } from './carrying-world.ts';
+import { connectDifferences } from './differences.ts';
+import { comparable, type Family, type Pair } from './pair.ts';
+
+/** Many connections at once: each wants hosts of its own. */
+export const crowds: ReadonlySet<string> = new Set(['threads', 'short', 'burst', 'open']);
+/** Connections that a behaviour makes to somebody who listens, where that is not one. */
+const connections: Readonly<Record<string, number>> = {
+  refused: 0,
+  'nonblocking-refused': 0,
+  reused: 3,
+  threads: 400,
+  short: 1000,
+  burst: 10_000,
+  open: 5000,
+};
+/** Of a listener that has just come or gone, the other host hears a moment later: these may go either way. */
+const racing: ReadonlySet<string> = new Set(['passing-listener']);
+/** Words of the program for what must not happen, whatever the way. */
+const trouble = /timed out|WRONG|LOST|NOT |stuck|never|only \d+ bytes|nudge/;
+
+/** By behaviour and family: what happened over plain TCP in this process, which is the same in all pairs. */
+const expectations = new Map<string, Observation>();
+
+async function expectation(pair: Pair, name: string, family: Family): Promise<Observation> {
+  const key = `${name} ${family}`;
+  const expected = expectations.get(key) ?? (await pair.observe(name, pair.plain, family));
+  expectations.set(key, expected);
+  return expected;
+}
+
+export async function compare(pair: Pair<CarryingWorld>, name: string, family: Family): Promise<Observation> {
+  const { carrying } = pair;
+  const before = carrying.world.carried();
+  // One after the other: what takes long must not be held up by the other.
+  const expected = await expectation(pair, name, family);
+  const observed = await pair.observe(name, carrying, family);
+  const carried = carrying.world.carried() - before;
+  assert.doesNotMatch(`${expected.client} ${expected.server}`, trouble);
+  assert.deepEqual(comparable(observed), comparable(connectDifferences[name] ?? expected));
+  if (connectDifferences[name] !== undefined) assert.notDeepEqual(comparable(observed), comparable(expected));
+  if (!racing.has(name)) assert.equal(carried, connections[name] ?? 1, 'connections that were carried');
+  return observed;
+}
