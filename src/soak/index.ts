@@ -1,0 +1,7 @@
+// The soak: what other rooms may use.
+
+export { timeText } from './judge.ts';
+export type { PhaseReport, Wire } from './phase.ts';
+export type { Fault } from './plan.ts';
+export { behaviours } from './script.ts';
+export { type SoakOptions, type SoakReport, soak } from './soak.ts';

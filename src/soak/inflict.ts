@@ -1,0 +1,60 @@
+// Does to a world what the plan of faults says, and tells when.
+
+import { setTimeout as rest } from 'node:timers/promises';
+import type { Fault, PlannedFault } from './plan.ts';
+import type { SoakWorld } from './world.ts';
+
+/** Whatever is broken is whole again at the end, even when `signal` stops it. */
+export async function inflict(
+  world: SoakWorld,
+  planned: PlannedFault,
+  signal: AbortSignal,
+): Promise<Omit<Fault, 'metMs'>> {
+  const { kind, host } = planned;
+  const startMs = Date.now();
+  await actions[kind](world, planned, signal);
+  return { kind, host: kind === 'etcd restarted' ? 'store' : host, startMs, endMs: Date.now() };
+}
+
+type Action = (world: SoakWorld, planned: PlannedFault, signal: AbortSignal) => Promise<void>;
+
+const pause: Action = async (world, { host, durationMs }, signal) => {
+  const { child } = world.daemon(host);
+  child.kill('SIGSTOP');
+  try {
+    await rest(durationMs, undefined, { signal });
+  } finally {
+    child.kill('SIGCONT');
+  }
+};
+
+const actions: Readonly<Record<PlannedFault['kind'], Action>> = {
+  'wire cut': async (world, { host, durationMs }, signal) => {
+    await world.setWire(host, 'down');
+    try {
+      await rest(durationMs, undefined, { signal });
+    } finally {
+      await world.setWire(host, 'up');
+    }
+  },
+  'QPs killed': async (world, { host }, signal) => {
+    await world.daemon(host).api.breakLinks(world.peerOf(host), { signal });
+  },
+  'daemon paused': pause,
+  'daemon paused long': pause,
+  'daemon killed': async (world, { host, durationMs }, signal) => {
+    await world.killDaemon(host);
+    await rest(durationMs, undefined, { signal });
+    await world.startDaemon(host);
+  },
+  'daemon restarted': async (world, { host }) => {
+    const code = await world.stopDaemon(host);
+    if (code !== 0) world.log.unexpected.push(`daemon ${host} ended with ${code} when it was told to stop`);
+    await world.startDaemon(host);
+  },
+  'etcd restarted': async (world, { durationMs }, signal) => {
+    await world.etcd.stop();
+    await rest(durationMs, undefined, { signal });
+    await world.etcd.resume();
+  },
+};

@@ -1,0 +1,46 @@
+// The soak: connections of every behaviour between two hosts while everything between them breaks, one wire after the other.
+
+import { type PhaseReport, runPhase, type Wire } from './phase.ts';
+import { type Fault, faultKinds, planFaults } from './plan.ts';
+import { Random } from './random.ts';
+import { channelSettings, SoakWorld } from './world.ts';
+
+/** Phases below that have their faults closer together. */
+const SHORT_SECONDS = 30;
+
+export interface SoakOptions {
+  readonly seed: number;
+  /** Of all phases together; daemons, and whatever waits for them, take some more. */
+  readonly seconds: number;
+  readonly wires: readonly Wire[];
+  readonly connections: number;
+  readonly signal: AbortSignal;
+  readonly onPhase?: (wire: Wire) => void;
+  readonly onFault?: (fault: Fault) => void;
+}
+
+export interface SoakReport {
+  readonly v: 1;
+  readonly seed: number;
+  readonly connections: number;
+  readonly isOk: boolean;
+  readonly phases: readonly PhaseReport[];
+}
+
+export async function soak(options: SoakOptions): Promise<SoakReport> {
+  const { seed, seconds, wires, connections, signal, onPhase = () => {}, onFault = () => {} } = options;
+  await using world = await SoakWorld.create(signal);
+  const random = new Random(seed);
+  const phaseSeconds = seconds / wires.length;
+  // One plan for all: what did not fit into a short phase comes in the next.
+  const mostRestMs = phaseSeconds < SHORT_SECONDS ? 600 : 3000;
+  const plan = planFaults({ seed, deadMs: channelSettings.deadMs, mostRestMs });
+  const leastFaults = Math.ceil(faultKinds.length / wires.length);
+  const phases: PhaseReport[] = [];
+  for (const wire of wires) {
+    onPhase(wire);
+    const own = { wire, seed: random.between(1, 1_000_000), seconds: phaseSeconds };
+    phases.push(await runPhase(world, { ...own, plan, leastFaults, connections, signal, onFault }));
+  }
+  return { v: 1, seed, connections, isOk: phases.every(({ failures }) => failures.length === 0), phases };
+}
