@@ -1,10 +1,12 @@
-// The client of steer.*, for the bench only. `steer-client ADDRESS` reads `KIND PORT AMOUNT MS` lines and answers each
+// The client of steer.* and proxy.*, for the bench only. It reads `KIND ADDRESS PORT AMOUNT MS` lines and answers each
 // with a figure:
 //   rtt       median round trip of messages of AMOUNT bytes, us
 //   bulk      AMOUNT streams, MiB/s as the server acknowledged them
+//   volume    the same, MiB
 //   connects  connections that were made, used and closed in a second, AMOUNT at a time
 //   stall     AMOUNT MiB are offered to a server that does not read: bytes sent when nothing moved any more for MS
-//   drop      ends that
+//   idle      AMOUNT connections are made and used once, and stay open: how many
+//   drop      ends those of stall and idle
 //   slow      AMOUNT MiB are offered each second for MS to a server that reads less: bytes sent
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,16 +25,16 @@
 // CHUNK_BYTES: what iperf3 sends at a time. BLOCK_BYTES: as in steer-server.c, which tells of each block; so many of
 // them may be under way.
 enum { CHUNK_BYTES = 128 * 1024, BLOCK_BYTES = 16 << 20, WINDOW_BYTES = 8 * BLOCK_BYTES };
-enum { MAX_STREAMS = 64, MAX_SAMPLES = 1 << 20, PATIENCE_MS = 10000 };
+enum { MAX_STREAMS = 64, MAX_HELD = 4096, MAX_SAMPLES = 1 << 20, PATIENCE_MS = 10000 };
 
 struct job {
   int port, amount, ms;
 };
 
-static const char *server;
+static char server[16];
 static char chunk[CHUNK_BYTES];
 static double samples[MAX_SAMPLES];
-static int stalled = -1;
+static int held[MAX_HELD], held_count;
 
 static void check(int ok, const char *what) {
   if (ok) return;
@@ -134,7 +136,8 @@ static void move(struct stream *stream, uint32_t events) {
   }
 }
 
-static double run_bulk(struct job job) {
+// What was acknowledged, and how long that took.
+static double run_streams(struct job job, double *took_ms) {
   int epoll = epoll_create1(EPOLL_CLOEXEC), open = job.amount;
   struct epoll_event events[MAX_STREAMS];
   struct stream streams[MAX_STREAMS];
@@ -161,9 +164,19 @@ static double run_bulk(struct job job) {
       }
     }
   }
-  double took = now_ms() - start;
+  *took_ms = now_ms() - start;
   close(epoll);
-  return (double)total / took * 1e3 / (1 << 20);
+  return (double)total / (1 << 20);
+}
+
+static double run_bulk(struct job job) {
+  double took_ms, mib = run_streams(job, &took_ms);
+  return mib / took_ms * 1e3;
+}
+
+static double run_volume(struct job job) {
+  double took_ms;
+  return run_streams(job, &took_ms);
 }
 
 // True when the server has said goodbye. It closes first, so that no port of this side has to wait.
@@ -206,9 +219,22 @@ static double run_connects(struct job job) {
   return (double)done / took * 1e3;
 }
 
+static int hold(int fd) {
+  check(held_count < MAX_HELD, "hold");
+  return held[held_count++] = fd;
+}
+
+static double run_idle(struct job job) {
+  char byte = 0;
+  for (int i = 0; i < job.amount; i++) {
+    int fd = hold(call(job.port, 0));
+    check(send(fd, "e!", 2, MSG_NOSIGNAL) == 2 && recv(fd, &byte, 1, 0) == 1, "echo");
+  }
+  return job.amount;
+}
+
 static double run_stall(struct job job) {
-  stalled = ask(job.port, 'h');
-  int epoll = epoll_create1(EPOLL_CLOEXEC);
+  int stalled = hold(ask(job.port, 'h')), epoll = epoll_create1(EPOLL_CLOEXEC);
   struct epoll_event event;
   check(watch(epoll, EPOLL_CTL_ADD, stalled, EPOLLOUT, NULL) == 0, "epoll_ctl");
   double sent = 0, last = now_ms();
@@ -227,9 +253,13 @@ static double run_stall(struct job job) {
 // With a reset: nobody will ever read what is under way.
 static double run_drop(void) {
   struct linger now = {.l_onoff = 1, .l_linger = 0};
-  setsockopt(stalled, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-  close(stalled);
-  return 1;
+  double dropped = held_count;
+  while (held_count > 0) {
+    int fd = held[--held_count];
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    close(fd);
+  }
+  return dropped;
 }
 
 static double run_slow(struct job job) {
@@ -248,16 +278,16 @@ static double run_slow(struct job job) {
   return sent;
 }
 
-int main(int argc, char **argv) {
+int main(void) {
   char kind[16];
   struct job job;
-  if (argc != 2) return 2;
-  server = argv[1];
-  while (scanf("%15s %d %d %d", kind, &job.port, &job.amount, &job.ms) == 4) {
+  while (scanf("%15s %15s %d %d %d", kind, server, &job.port, &job.amount, &job.ms) == 5) {
     double figure = strcmp(kind, "rtt") == 0        ? run_rtt(job)
                     : strcmp(kind, "bulk") == 0     ? run_bulk(job)
+                    : strcmp(kind, "volume") == 0   ? run_volume(job)
                     : strcmp(kind, "connects") == 0 ? run_connects(job)
                     : strcmp(kind, "stall") == 0    ? run_stall(job)
+                    : strcmp(kind, "idle") == 0     ? run_idle(job)
                     : strcmp(kind, "slow") == 0     ? run_slow(job)
                                                     : run_drop();
     printf("%.3f\n", figure);

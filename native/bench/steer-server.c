@@ -1,5 +1,5 @@
-// The server of steer.*, for the bench only: an event loop that does what the first byte of a connection asks for.
-// `steer-server ADDRESS PORT...` says `ready` when it listens.
+// The server of steer.* and proxy.*, for the bench only: an event loop that does what the first byte of a connection
+// asks for. `steer-server ADDRESS PORT...` says `ready` when it listens.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

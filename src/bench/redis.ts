@@ -53,7 +53,7 @@ export async function startRedis(host: Host, port = 6379): Promise<RedisServer> 
 
 export async function runRedisBenchmark(
   client: Host,
-  server: RedisServer,
+  server: Pick<RedisServer, 'host' | 'port'>,
   load: RedisLoad,
   signal: AbortSignal,
 ): Promise<RedisFigures[]> {

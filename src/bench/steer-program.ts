@@ -50,6 +50,7 @@ export class LineProgram implements AsyncDisposable {
       signal.throwIfAborted();
       if (done !== true) return value;
       await this.#closed; // what it said last is here by then
+      signal.throwIfAborted(); // Ctrl-C ends both, in either order
       throw this.#failed('ended');
     } finally {
       signal.removeEventListener('abort', stop);

@@ -1,10 +1,11 @@
 // Rows steer.*: programs on one host whose connections are steered, next to the same programs on plain loopback TCP.
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Host } from '../lab/index.ts';
 import { type RedisServer, runRedisBenchmark, startRedis } from './redis.ts';
 import type { Contest, Entrant, Row } from './row.ts';
 import { type PeerJob, type Placement, SteerPeers } from './steer-peers.ts';
-import { heldMiB, startSlow } from './steer-stall.ts';
+import { type Holders, heldMiB, startSlow } from './steer-stall.ts';
 import { ports, type SteerMethod, SteerWorld } from './steer-world.ts';
 
 type Prepare = (world: SteerWorld, roundMs: number, signal: AbortSignal) => Promise<Measure & AsyncDisposable>;
@@ -19,7 +20,12 @@ const REDIS_PER_MS = 20;
 
 function peerTest(kind: PeerJob['kind'], amount: number, placement?: Placement): Prepare {
   return async ({ host }, roundMs, signal) => {
-    const peers = await SteerPeers.start(host, [ports.plain, ports.steered], signal, placement);
+    const peers = await SteerPeers.start(
+      { client: host, server: host },
+      [ports.plain, ports.steered],
+      signal,
+      placement,
+    );
     const job = { kind, amount, ms: Math.max(roundMs, LEAST_ROUND_MS) };
     return {
       measure: (port) => peers.run(job, port, signal),
@@ -50,9 +56,13 @@ function offeredMiB(method: SteerMethod | 'plain'): number {
   return method === 'skmsg' ? 200 : 1000;
 }
 
+function holdersOf(host: Host, relayPid: number | null): Holders {
+  return { hosts: [host], pids: relayPid === null ? [] : [relayPid] };
+}
+
 const stallTest: Prepare = async ({ method, host, relayPid }, roundMs, signal) => {
-  const peers = await SteerPeers.start(host, [ports.plain, ports.steered], signal);
-  const stall = { host, peers, relayPid, offeredMiB: offeredMiB(method), stallMs: roundMs, signal };
+  const peers = await SteerPeers.start({ client: host, server: host }, [ports.plain, ports.steered], signal);
+  const stall = { ...holdersOf(host, relayPid), peers, offeredMiB: offeredMiB(method), stallMs: roundMs, signal };
   return {
     measure: (port) => heldMiB(stall, port),
     [Symbol.asyncDispose]: () => peers[Symbol.asyncDispose](),
@@ -134,10 +144,12 @@ async function prepareSlow(
   await using undo = new AsyncDisposableStack();
   const stepMs = Math.max(roundMs, LEAST_ROUND_MS);
   const world = undo.use(await SteerWorld.create(name === 'plain' ? 'shortcut' : name, signal));
-  const peers = undo.use(await SteerPeers.start(world.host, [ports.plain, ports.steered], signal));
+  const peers = undo.use(
+    await SteerPeers.start({ client: world.host, server: world.host }, [ports.plain, ports.steered], signal),
+  );
   let look: (() => Promise<number>) | undefined;
   const measure = async (port: number): Promise<number> => {
-    look ??= await startSlow(world, peers, port, signal);
+    look ??= await startSlow(holdersOf(world.host, world.relayPid), peers, port, signal);
     await sleep(stepMs, undefined, { signal });
     return look();
   };

@@ -17,7 +17,11 @@ test('a connection that went by plain TCP gives an error in place of a figure, a
 }, async () => {
   const signal = AbortSignal.timeout(20_000);
   await using world = await SteerWorld.create('shortcut', signal);
-  await using peers = await SteerPeers.start(world.host, [ports.plain, ports.steered], signal);
+  await using peers = await SteerPeers.start(
+    { client: world.host, server: world.host },
+    [ports.plain, ports.steered],
+    signal,
+  );
   const ask = (port: number): Promise<number> => peers.run({ kind: 'rtt', amount: 64, ms: 20 }, port, signal);
   await assert.rejects(
     world.steered(() => ask(ports.plain)),

@@ -1,0 +1,49 @@
+// How a row of proxy.* is set up: the two hosts, a load on every path, and the entrants that take turns.
+
+import { Lab } from '../lab/index.ts';
+import { type LoadOptions, peerLoad, type StartLoad } from './proxy-loads.ts';
+import { type ProxyPath, ProxyWorld, type Wire } from './proxy-world.ts';
+import type { Contest, Entrant } from './row.ts';
+import { prepareVerbs } from './verbs.ts';
+
+export type ProxyRival = Exclude<ProxyPath, 'carried'>;
+
+/** Our device's raw writes, about how many in a ms. */
+const rawWrites = { sizeBytes: 65_536, perMs: { shm: 100, roce: 10, tcp: 10 } } as const;
+
+export async function prepareProxy(
+  wire: Wire,
+  start: StartLoad,
+  rivals: readonly ProxyRival[],
+  options: LoadOptions,
+): Promise<Contest> {
+  const { signal } = options;
+  await using undo = new AsyncDisposableStack();
+  const world = undo.use(await ProxyWorld.create({ wire, signal }));
+  const load = undo.use(await start(world, options));
+  await world.carrying(() => load.connect('carried'), signal);
+  const entrant = (path: ProxyPath): Entrant => {
+    return () => world.measured(path, () => load.measure(path));
+  };
+  const ours = entrant('carried');
+  const against: Partial<Record<ProxyRival, Entrant>> = {};
+  for (const rival of rivals) against[rival] = entrant(rival);
+  // Once unmeasured, so that everything is compiled and every page is there.
+  for (const each of [ours, ...Object.values(against)]) await each(signal);
+  const kept = undo.move();
+  return { ours, against, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+}
+
+/** One carried stream, next to writes by two processes that only write. Those have a lab of their own: RoCEv2 has one port. */
+export async function prepareRaw(wire: Wire, options: LoadOptions): Promise<Contest> {
+  const { roundMs, signal } = options;
+  await using undo = new AsyncDisposableStack();
+  const carried = undo.use(await prepareProxy(wire, peerLoad('bulk', 1), [], options));
+  const lab = undo.use(await Lab.create({ signal }));
+  const [client, server] = lab.hosts;
+  const { sizeBytes, perMs } = rawWrites;
+  const loop = { kind: 'stream', device: `soft-${wire}`, test: 'write-bw', sizeBytes, perMs: perMs[wire] } as const;
+  const raw = undo.use(await prepareVerbs(loop, roundMs, signal, { client, server }));
+  const kept = undo.move();
+  return { ours: carried.ours, against: { raw: raw.ours }, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+}

@@ -1,0 +1,62 @@
+// What programs do in proxy.*, the same over each path: event loops in C, and the processor time that they cost.
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type ProxyPath, type ProxyWorld, serverPorts } from './proxy-world.ts';
+import { type PeerJob, SteerPeers } from './steer-peers.ts';
+
+export interface Load extends AsyncDisposable {
+  /** Makes a connection by that path, and uses it once. */
+  connect(path: ProxyPath): Promise<unknown>;
+  measure(path: ProxyPath): Promise<number>;
+}
+
+export interface LoadOptions {
+  readonly roundMs: number;
+  readonly signal: AbortSignal;
+}
+
+export type StartLoad = (world: ProxyWorld, options: LoadOptions) => Promise<Load>;
+
+/** Shorter ones would show how TCP starts, and not how it runs. */
+const LEAST_ROUND_MS = 500;
+const MIB = 2 ** 20;
+const GIGABYTE = 1e9;
+
+/** One byte there and back. */
+export const touchJob: PeerJob = { kind: 'rtt', amount: 1, ms: 1 };
+
+export function startPeers(world: ProxyWorld, signal: AbortSignal): Promise<SteerPeers> {
+  return SteerPeers.start(world, Object.values(serverPorts), signal);
+}
+
+export function peerLoad(kind: PeerJob['kind'], amount: number): StartLoad {
+  return async (world, { roundMs, signal }) => {
+    const peers = await startPeers(world, signal);
+    const job = { kind, amount, ms: Math.max(roundMs, LEAST_ROUND_MS) };
+    return {
+      connect: (path) => peers.run(touchJob, world.door(path), signal),
+      measure: (path) => peers.run(job, world.door(path), signal),
+      [Symbol.asyncDispose]: () => peers[Symbol.asyncDispose](),
+    };
+  };
+}
+
+/** Processor time of all programs of both hosts, whoever carries among them, for a GB of one stream, in s. */
+export const cpuLoad: StartLoad = async (world, options) => {
+  const load = await peerLoad('volume', 1)(world, options);
+  const measure = async (path: ProxyPath): Promise<number> => {
+    const before = cpuSeconds(world);
+    const mib = await load.measure(path);
+    return ((cpuSeconds(world) - before) * GIGABYTE) / (mib * MIB);
+  };
+  return { ...load, measure };
+};
+
+function cpuSeconds({ client, server }: ProxyWorld): number {
+  const us = [client, server].map(({ cgroup }) => {
+    const text = readFileSync(join(cgroup, 'cpu.stat'), 'utf8');
+    return Number(/^usage_usec (\d+)$/m.exec(text)?.[1]);
+  });
+  return us.reduce((sum, part) => sum + part, 0) / 1e6;
+}
