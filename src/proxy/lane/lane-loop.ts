@@ -3,6 +3,7 @@
 import type { Session } from '../../channel/index.ts';
 import type { Lane } from '../../lane/index.ts';
 import { monotonicNs } from '../../native/index.ts';
+import type { Patience } from './patience.ts';
 
 /** A link cannot sleep soundly: look again soon. */
 const NAP_NS = 200_000;
@@ -14,7 +15,7 @@ const SHARED_NAP_NS = 100_000;
 export interface LaneLoopOptions {
   readonly lane: Lane;
   readonly sessions: () => readonly Session[];
-  readonly spinNs: number;
+  readonly patience: Patience;
   /** False: the loop ends. */
   readonly isRunning: () => boolean;
   /** True while promises are awaited: Node's loop must have its turns. */
@@ -32,9 +33,8 @@ export class LaneLoop {
 
   /** Returns when it is over, or when Node needs the thread: then it is to be run again. */
   run(): void {
-    const { lane, spinNs, isRunning, isAwaiting } = this.#options;
+    const { lane, patience, isRunning, isAwaiting } = this.#options;
     let timeoutNs = 0;
-    let idleSinceNs = 0;
     let luck = 0;
     let isTrying = false;
     while (isRunning()) {
@@ -49,7 +49,7 @@ export class LaneLoop {
       }
       if (lane.hasWork) continue;
       if (done > 0) {
-        idleSinceNs = 0;
+        patience.found(done, monotonicNs());
         // Whether it is worth a look before sleeping is what it was the last times.
         if (luck > 0) {
           isTrying = true;
@@ -60,11 +60,7 @@ export class LaneLoop {
         luck = -UNLUCKY_TURNS;
       }
       isTrying = false;
-      if (spinNs > 0) {
-        const nowNs = monotonicNs();
-        if (idleSinceNs === 0) idleSinceNs = nowNs;
-        if (nowNs - idleSinceNs < spinNs) continue;
-      }
+      if (patience.lasts(monotonicNs())) continue;
       timeoutNs = this.#sleepNs(sessions);
       if (timeoutNs < 0) this.sleeps++;
     }

@@ -6,7 +6,7 @@ import { EventFd, Fd, nameThread, pollEvents, TimerFd } from '../../native/index
 import { Carrier } from './carrier.ts';
 import { LaneLoop } from './lane-loop.ts';
 import type { FromLane, LaneSettings, ToLane } from './messages.ts';
-import { spinNsOf } from './spin.ts';
+import { Patience } from './patience.ts';
 
 /** How often the clock is looked at. */
 const BEAT_NS = 250_000_000;
@@ -40,7 +40,7 @@ function start(): void {
   const loop = new LaneLoop({
     lane,
     sessions: () => carrier.sessions,
-    spinNs: spinNsOf(settings.channel.spinUs),
+    patience: new Patience(settings.channel.spinUs),
     isRunning: () => isRunning,
     isAwaiting: () => awaiting > 0,
   });

@@ -15,6 +15,7 @@ const doorPort = 7300;
 const spreadCount = 500;
 const openCount = 5000;
 const idleCount = 100;
+const idleLooks = 4;
 const idleMs = 4000;
 /** The kernel spreads them by chance: of 500, fewer than this on one of two lanes would not happen once in a lifetime. */
 const leastOnLane = 180;
@@ -80,15 +81,19 @@ describe('idle daemons', { concurrency: false }, () => {
       const both = [world.daemons.a, world.daemons.b];
       const used = async (): Promise<readonly number[]> =>
         (await Promise.all(both.map((daemon) => daemon.status()))).map(({ cpuSeconds }) => cpuSeconds);
-      // The first answer is made by code that was never run before.
+      // A young daemon still compiles what it runs: it may take some looks until it is only idle.
       await used();
-      const before = await used();
-      const startMs = performance.now();
-      await sleep(idleMs);
-      const after = await used();
-      const passed = (performance.now() - startMs) / 1000;
-      const shares = after.map((seconds, index) => (seconds - (before[index] ?? 0)) / passed);
-      t.diagnostic(shares.map((share) => `${(100 * share).toFixed(2)} %`).join(' and '));
+      let shares: readonly number[] = [];
+      for (let look = 0; look < idleLooks; look++) {
+        const before = await used();
+        const startMs = performance.now();
+        await sleep(idleMs);
+        const after = await used();
+        const passed = (performance.now() - startMs) / 1000;
+        shares = after.map((seconds, index) => (seconds - (before[index] ?? 0)) / passed);
+        t.diagnostic(shares.map((share) => `${(100 * share).toFixed(2)} %`).join(' and '));
+        if (Math.max(...shares) < mostIdleShare) break;
+      }
       assert.ok(Math.max(...shares) < mostIdleShare, shares.join(' and '));
     });
   }

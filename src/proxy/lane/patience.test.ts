@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { Patience } from './patience.ts';
+
+/** Waits so long for each of some things, and says whether it would still look at the end of the last wait. */
+function after(patience: Patience, waits: number, waitNs: number, count: number): boolean {
+  let nowNs = 1e9;
+  for (let wait = 0; wait < waits; wait++) {
+    patience.lasts(nowNs);
+    nowNs += waitNs;
+    patience.found(count, nowNs);
+  }
+  patience.lasts(nowNs);
+  return patience.lasts(nowNs + waitNs);
+}
+
+describe('patience', () => {
+  test('that is told how long looks for so long and no longer', () => {
+    const patience = new Patience(20);
+    assert.equal(patience.lasts(1e9), true);
+    assert.equal(patience.lasts(1e9 + 19_999), true);
+    assert.equal(patience.lasts(1e9 + 20_000), false);
+    assert.equal(new Patience(0).lasts(1e9), false);
+  });
+
+  test('that learns sleeps at once as long as nothing comes soon', () => {
+    assert.equal(new Patience('auto').lasts(1e9), false);
+    assert.equal(after(new Patience('auto'), 100, 10_000_000, 1), false);
+  });
+
+  test('looks while answers come one by one and soon, and stops when they do not', () => {
+    const patience = new Patience('auto');
+    assert.equal(after(patience, 40, 50_000, 1), true);
+    assert.equal(after(patience, 40, 5_000_000, 1), false);
+  });
+
+  test('sleeps when it has many things to do at once', () => {
+    assert.equal(after(new Patience('auto'), 40, 50_000, 10), false);
+  });
+
+  test('never looks for longer than an answer may take', () => {
+    const patience = new Patience('auto');
+    after(patience, 40, 50_000, 1);
+    // The last wait began with the last thing that was found.
+    const startNs = 1e9 + 40 * 50_000;
+    assert.equal(patience.lasts(startNs + 299_999), true);
+    assert.equal(patience.lasts(startNs + 300_000), false);
+  });
+});
