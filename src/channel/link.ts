@@ -28,6 +28,9 @@ import { StreamTable } from './stream-table.ts';
 import type { Transport } from './transport.ts';
 import { Writer } from './writer.ts';
 
+/** As much work as a record of its own. */
+const MANY_BYTES = 16 * 1024;
+
 export interface LinkOptions {
   readonly geometry: Geometry;
   readonly dataQps: number;
@@ -77,6 +80,8 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   /** What the peer has not read is with us, whatever becomes of the transport. */
   #isHome = true;
   #pingSentNs = 0;
+  /** Of those that were read and written, in the turns before. */
+  #countedBytes = 0;
   /** The last that was answered. */
   heardNs = 0;
   roundTripUs = -1;
@@ -182,7 +187,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.incoming.wipe();
   }
 
-  /** One turn of all stages. How much was done. */
+  /** One turn of all stages. How much was done: records, and more for those with many bytes. */
   turn(isPolling: boolean): number {
     const transport = this.#transport;
     const notifier = this.#notifier;
@@ -203,6 +208,9 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     done += this.#writer.write();
     this.#flush(transport, notifier);
     this.#index(transport, notifier);
+    const bytes = this.#reader.bytes + this.#writer.bytes;
+    done += Math.floor((bytes - this.#countedBytes) / MANY_BYTES);
+    this.#countedBytes = bytes;
     return done;
   }
 
