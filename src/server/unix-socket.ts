@@ -20,7 +20,7 @@ export async function listenUnix(server: Server, path: string): Promise<() => vo
     throw new MillraceError('MILLRACE_ERR_USAGE', `listen on ${path}: the path is too long for a socket`);
   }
   makeFolder(dirname(path));
-  await listening(server, made);
+  await listening(server, made, path);
   try {
     chmodSync(made, 0o600);
     const { ino } = lstatSync(made);
@@ -51,10 +51,11 @@ export async function probeUnix(path: string): Promise<'alive' | 'dead' | 'none'
   }
 }
 
-async function listening(server: Server, path: string): Promise<void> {
+/** Under the name aside; errors tell of the one that it is to have. */
+async function listening(server: Server, made: string, path: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.once('error', reject);
-  server.listen(path, resolve);
+  server.listen(made, resolve);
   try {
     await promise;
   } catch (error) {
@@ -121,7 +122,7 @@ function listenError(path: string, error: unknown): MillraceError {
   const isForbidden = code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
   return new MillraceError(
     isForbidden ? 'MILLRACE_ERR_PERMISSION' : 'MILLRACE_ERR_FAILED',
-    `listen on ${path}: ${code}${isForbidden ? ' (run as root, or set MILLRACE_RUN_DIR)' : ''}`,
+    `listen on ${path}: ${code}${isForbidden ? ' (run as root, or choose another place with api.socket or MILLRACE_RUN_DIR)' : ''}`,
     { cause: error },
   );
 }

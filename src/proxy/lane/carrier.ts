@@ -4,23 +4,30 @@
 import { constants } from 'node:os';
 import {
   LaneParts,
-  type Link,
   Session,
   type SessionEvents,
   type SessionOptions,
   type Stream,
   type StreamAbout,
 } from '../../channel/index.ts';
-import { SystemError, UsageError } from '../../errors.ts';
+import { MillraceError, SystemError, UsageError } from '../../errors.ts';
 import { Door, isShortage, type Lane, SourcePorts } from '../../lane/index.ts';
 import { type Address, formatAddress, Socket } from '../../native/index.ts';
 import { ConnectionMaps, endpointOf, formatEndpoint } from '../../steering/index.ts';
 import type { ConnectionStatus, LinkStatus } from '../status.ts';
 import { DeviceShelf, meetingPlace } from './device-shelf.ts';
+import { connectionStatus, endsOf, linkStatus } from './lane-status.ts';
 import type { FromLane, LaneReport, LaneSettings, ToLane } from './messages.ts';
 import { sessionOptions } from './session-options.ts';
 
 const { ECONNREFUSED, EADDRNOTAVAIL } = constants.errno;
+
+/** What to do when a door cannot be opened. */
+const doorProblems: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'the port is in use; choose another with listen.proxyPort',
+  EADDRNOTAVAIL: 'this host has no such address; see listen.addresses',
+  EACCES: 'ports below 1024 need more rights; choose another with listen.proxyPort',
+};
 
 interface PeerLinks {
   readonly sessions: Map<number, Session>;
@@ -194,14 +201,22 @@ export class Carrier implements Disposable {
   // Programs of this host call.
 
   #openDoor(address: Address): Door {
-    return new Door({
-      lane: this.#lane,
-      address,
-      bufferBytes: this.#settings.socketBufferBytes,
-      isShared: this.#settings.lanes > 1,
-      onCaller: (socket) => this.#admit(socket),
-      onPause: ({ code }) => this.#trouble(`accept connections: ${code} (raise LimitNOFILE); new ones wait`),
-    });
+    try {
+      return new Door({
+        lane: this.#lane,
+        address,
+        bufferBytes: this.#settings.socketBufferBytes,
+        isShared: this.#settings.lanes > 1,
+        onCaller: (socket) => this.#admit(socket),
+        onPause: ({ code }) => this.#trouble(`accept connections: ${code} (raise LimitNOFILE); new ones wait`),
+      });
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      const reason = doorProblems[error.code] ?? error.code;
+      throw new MillraceError('MILLRACE_ERR_FAILED', `listen on ${formatAddress(address)}: ${reason}`, {
+        cause: error,
+      });
+    }
   }
 
   #admit(socket: Socket): void {
@@ -362,11 +377,6 @@ export class Carrier implements Disposable {
   }
 }
 
-/** As a program of this host sees it: its own end first. */
-function endsOf({ isOpener, client, original }: StreamAbout): readonly [Address, Address] {
-  return isOpener ? [client, original] : [original, client];
-}
-
 function streamsOf(session: Session | undefined): number {
   return session === undefined ? Number.POSITIVE_INFINITY : (session.link?.streamCount ?? 0);
 }
@@ -375,55 +385,4 @@ function refuse(socket: Socket): void {
   if (socket.isClosed) return;
   socket.resetOnClose();
   socket.close();
-}
-
-function linkStatus(index: number, lane: number, session: Session): LinkStatus {
-  const { link, state, wire, recoveries } = session;
-  const none = { recordsIn: 0, recordsOut: 0, bytesIn: 0, bytesOut: 0 };
-  return {
-    index,
-    lane,
-    state,
-    wire,
-    inPlace: link?.transport?.window !== undefined,
-    streams: link?.streamCount ?? 0,
-    ...(link?.counters ?? none),
-    posts: link?.transport?.posts ?? 0,
-    notificationsOut: link?.transport?.noticesOut ?? 0,
-    notificationsIn: link?.transport?.noticesIn ?? 0,
-    recoveries,
-    slotsUsed: link?.outgoing.usedSlots ?? 0,
-    slots: link?.outgoing.geometry.slots ?? 0,
-    heldBytes: heldOf(link),
-    roundTripUs: link?.roundTripUs ?? -1,
-  };
-}
-
-function heldOf(link: Link | undefined): number {
-  let bytes = 0;
-  for (const stream of link?.streams ?? []) bytes += stream.heldBytes;
-  return bytes;
-}
-
-function connectionStatus(stream: Stream, peer: string, wire: string, lane: number): ConnectionStatus {
-  const { about } = stream;
-  const [here, there] = endsOf(about);
-  return {
-    local: formatAddress(here),
-    remote: formatAddress(there),
-    direction: about.isOpener ? 'out' : 'in',
-    mode: 'carried',
-    state: stream.state,
-    reason: '',
-    peer,
-    wire,
-    lane,
-    stream: stream.id,
-    command: about.command,
-    pid: about.pid,
-    bytesOut: stream.bytesOut,
-    bytesIn: stream.bytesIn,
-    heldBytes: stream.heldBytes,
-    sinceMs: stream.sinceMs,
-  };
 }
