@@ -4,9 +4,19 @@
 //  connect4/6      decides, keeps the true destination with the socket, and rewrites it
 //  sockops         knows the socket's source port before its SYN leaves, and writes down under it where the connection
 //  is
-//                  meant to go: the daemon finds it when it accepts. Tells of listeners, too
+//                  meant to go: the daemon finds it when it accepts. Tells of listeners, too. And frees the leg between
+//                  program and daemon from congestion control that paces
 //  getpeername4/6  shows a steered program its true destination, and a server its true client
 #include "steer.bpf.h"
+
+#include <bpf/bpf_core_read.h>
+
+#define TCP_CONGESTION 13
+#define CONGESTION_BYTES 16
+
+struct inet_connection_sock {
+  __u8 icsk_ca_setsockopt : 1;
+} __attribute__((preserve_access_index));
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -61,6 +71,14 @@ struct {
   __type(key, int);
   __type(value, struct connection);
 } sockets SEC(".maps");
+
+// What a carried socket's congestion control was before, in case the socket is used again for something else.
+struct {
+  __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
+  __type(value, char[CONGESTION_BYTES]);
+} congestion SEC(".maps");
 
 // The last connects, by the cookie of their socket: for whoever asks why one went where it went.
 struct {
@@ -302,6 +320,35 @@ static __always_inline void tell_listener(struct bpf_sock_ops *ctx, __u32 kind) 
   bpf_ringbuf_submit(event, 0);
 }
 
+static __always_inline void remote_end(struct bpf_sock_ops *ctx, struct endpoint *remote) {
+  const __u32 ipv4 = FIELD(ctx, remote_ip4);
+  remote->port = bpf_ntohl(FIELD(ctx, remote_port));
+  remote->address[0] = FIELD(ctx, remote_ip6[0]);
+  remote->address[1] = FIELD(ctx, remote_ip6[1]);
+  remote->address[2] = FIELD(ctx, remote_ip6[2]);
+  remote->address[3] = FIELD(ctx, remote_ip6[3]);
+  if (ctx->family == AF_INET) map_ipv4(remote->address, ipv4);
+}
+
+// The leg between a program and the daemon never leaves the host: there is nothing to be fair to. BBR would pace it,
+// which halves its speed. A program that has chosen keeps its choice.
+static __always_inline void ease_leg(struct bpf_sock_ops *ctx, struct bpf_sock *sk) {
+  struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+  if (!tcp || BPF_CORE_READ_BITFIELD_PROBED((struct inet_connection_sock *)tcp, icsk_ca_setsockopt)) return;
+  char *before = bpf_sk_storage_get(&congestion, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+  char reno[] = "reno";
+  if (!before || bpf_getsockopt(ctx, IPPROTO_TCP, TCP_CONGESTION, before, CONGESTION_BYTES)) return;
+  bpf_setsockopt(ctx, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno));
+}
+
+// Of a socket that was carried and now goes elsewhere.
+static __always_inline void restore_congestion(struct bpf_sock_ops *ctx, struct bpf_sock *sk) {
+  char *before = bpf_sk_storage_get(&congestion, sk, NULL, 0);
+  if (!before) return;
+  bpf_setsockopt(ctx, IPPROTO_TCP, TCP_CONGESTION, before, CONGESTION_BYTES);
+  bpf_sk_storage_delete(&congestion, sk);
+}
+
 SEC("sockops")
 int steer_sockops(struct bpf_sock_ops *ctx) {
   switch (ctx->op) {
@@ -313,10 +360,22 @@ int steer_sockops(struct bpf_sock_ops *ctx) {
     struct connection *told = bpf_map_lookup_elem(&recent, &cookie);
     if (told) told->source = local;
     struct bpf_sock *sk = ctx->sk;
-    struct connection *connection = sk ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
-    if (!connection || connection->verdict != VERDICT_CARRIED) return 1;
+    if (!sk) return 1;
+    struct connection *connection = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+    if (!connection || connection->verdict != VERDICT_CARRIED) {
+      restore_congestion(ctx, sk);
+      return 1;
+    }
     connection->source = local;
     bpf_map_update_elem(&steered, &local, connection, BPF_ANY);
+    ease_leg(ctx, sk);
+    return 1;
+  }
+  case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: {
+    struct endpoint remote = {};
+    remote_end(ctx, &remote);
+    struct bpf_sock *sk = ctx->sk;
+    if (sk && bpf_map_lookup_elem(&callers, &remote)) ease_leg(ctx, sk);
     return 1;
   }
   case BPF_SOCK_OPS_TCP_LISTEN_CB:

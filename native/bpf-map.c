@@ -11,30 +11,13 @@ static const struct mr_libbpf *library(napi_env env) {
   return functions;
 }
 
+// The kernel takes pointers and trusts the map's own sizes: src/native/bpf-map.ts has checked key and value against
+// them.
 struct entry {
   int32_t fd;
   uint8_t *key, *value;
   size_t key_bytes, value_bytes;
 };
-
-// The kernel takes pointers and trusts the map's own sizes, so they are looked up for every call. 0, or -errno.
-static int check_sizes(const struct mr_libbpf *bpf, const struct entry *entry, bool has_value) {
-  struct bpf_map_info info = {0};
-  uint32_t size = sizeof(info);
-  if (bpf->bpf_obj_get_info_by_fd(entry->fd, &info, &size) < 0) return -errno;
-  switch (info.type) {
-  case BPF_MAP_TYPE_PERCPU_HASH:
-  case BPF_MAP_TYPE_PERCPU_ARRAY:
-  case BPF_MAP_TYPE_LRU_PERCPU_HASH:
-  case BPF_MAP_TYPE_PERCPU_CGROUP_STORAGE:
-    return -EOPNOTSUPP; // their values are longer than their size says
-  default:
-    break;
-  }
-  if (info.key_size != entry->key_bytes) return -EINVAL;
-  // Maps of maps give and take descriptors, of four bytes.
-  return has_value && info.value_size != entry->value_bytes ? -EINVAL : 0;
-}
 
 static bool entry_args(napi_env env, napi_callback_info info, size_t count, napi_value *argv, bool has_value,
                        struct entry *entry) {
@@ -48,9 +31,7 @@ static napi_value map_lookup(napi_env env, napi_callback_info info) {
   struct entry entry;
   const struct mr_libbpf *bpf;
   if (!entry_args(env, info, 3, argv, true, &entry) || (bpf = library(env)) == NULL) return NULL;
-  int result = check_sizes(bpf, &entry, true);
-  if (result == 0 && bpf->bpf_map_lookup_elem(entry.fd, entry.key, entry.value) < 0) result = -errno;
-  return mr_return(env, result);
+  return mr_return(env, bpf->bpf_map_lookup_elem(entry.fd, entry.key, entry.value) < 0 ? -errno : 0);
 }
 
 static napi_value map_update(napi_env env, napi_callback_info info) {
@@ -61,8 +42,7 @@ static napi_value map_update(napi_env env, napi_callback_info info) {
   if (!entry_args(env, info, 4, argv, true, &entry) || !mr_int(env, argv[3], &flags) || (bpf = library(env)) == NULL) {
     return NULL;
   }
-  int result = check_sizes(bpf, &entry, true);
-  if (result == 0 && bpf->bpf_map_update_elem(entry.fd, entry.key, entry.value, (uint64_t)flags) < 0) result = -errno;
+  int result = bpf->bpf_map_update_elem(entry.fd, entry.key, entry.value, (uint64_t)flags) < 0 ? -errno : 0;
   return mr_return(env, result);
 }
 
@@ -71,9 +51,7 @@ static napi_value map_delete(napi_env env, napi_callback_info info) {
   struct entry entry;
   const struct mr_libbpf *bpf;
   if (!entry_args(env, info, 2, argv, false, &entry) || (bpf = library(env)) == NULL) return NULL;
-  int result = check_sizes(bpf, &entry, false);
-  if (result == 0 && bpf->bpf_map_delete_elem(entry.fd, entry.key) < 0) result = -errno;
-  return mr_return(env, result);
+  return mr_return(env, bpf->bpf_map_delete_elem(entry.fd, entry.key) < 0 ? -errno : 0);
 }
 
 // The key after `key`, or the first one when `isFirst`; to `next`.
@@ -88,7 +66,7 @@ static napi_value map_next_key(napi_env env, napi_callback_info info) {
       !mr_int(env, argv[3], &is_first) || (bpf = library(env)) == NULL) {
     return NULL;
   }
-  int result = next_bytes == entry.key_bytes ? check_sizes(bpf, &entry, false) : -EINVAL;
+  int result = next_bytes == entry.key_bytes ? 0 : -EINVAL;
   if (result == 0 && bpf->bpf_map_get_next_key(entry.fd, is_first ? NULL : entry.key, next) < 0) result = -errno;
   return mr_return(env, result);
 }

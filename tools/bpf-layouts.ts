@@ -123,7 +123,7 @@ function array(type: BtfType): Access {
     sizeBytes: count * step,
     read: (at) => `Array.from({ length: ${count} }, (_, index) => ${each.read(`${at} + index * ${step}`)})`,
     write: (at, value) =>
-      `for (const [index, one] of ${value}.slice(0, ${count}).entries()) ${each.write(`${at} + index * ${step}`, 'one')}`,
+      `for (let index = 0; index < Math.min(${count}, ${value}.length); index++) ${each.write(`${at} + index * ${step}`, `${value}[index]`)}`,
   };
 }
 

@@ -5,7 +5,7 @@
 //   npm test -- src/native/       the files of any tier whose path starts so
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, globSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import type { EventData } from 'node:test';
 import { run } from 'node:test';
@@ -18,7 +18,7 @@ process.chdir(root);
 interface Tier {
   readonly name: string;
   readonly files: readonly string[];
-  /** Files at once. Tiers that measure or share the machine run one at a time. */
+  /** Files at once. Tiers that measure or share the machine run one at a time, but for files that say otherwise. */
   readonly concurrency: number;
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -60,18 +60,36 @@ function sanitizerEnvironment(): Record<string, string> {
   };
 }
 
+/** In the first lines of a file of a tier that runs one at a time: it measures nothing, and mostly waits. */
+const besideOthers = /^\/\/ Runs beside other files/m;
+const HEAD_BYTES = 1000;
+
+/** First what may run two at a time, then the rest. */
+function groupsOf({ files, concurrency }: Tier): readonly { files: string[]; concurrency: number }[] {
+  if (concurrency > 1) return [{ files: [...files], concurrency }];
+  const isShared = (file: string): boolean => besideOthers.test(readFileSync(file, 'utf8').slice(0, HEAD_BYTES));
+  const shared = files.filter(isShared);
+  const alone = files.filter((file) => !shared.includes(file));
+  return [
+    { files: shared, concurrency: 2 },
+    { files: alone, concurrency: 1 },
+  ].filter((group) => group.files.length > 0);
+}
+
 async function runTier(tier: Tier): Promise<Tally> {
   const tally: Tally = { passed: 0, failed: 0, skipped: [] };
   const perFile = new Map<string, { tests: number; failed: number; ms: number }>();
   const previous = { ...process.env };
   Object.assign(process.env, tier.env);
-  const stream = run({ files: [...tier.files], concurrency: tier.concurrency, timeout: 300_000 });
   // The children inherit the environment when they start, one after the other: restore it only at the end.
   try {
-    stream.on('test:pass', (data) => count(data, false));
-    stream.on('test:fail', (data) => count(data, true));
-    stream.on('test:stderr', ({ message }) => void process.stderr.write(message));
-    for await (const _ of stream);
+    for (const group of groupsOf(tier)) {
+      const stream = run({ ...group, timeout: 300_000 });
+      stream.on('test:pass', (data) => count(data, false));
+      stream.on('test:fail', (data) => count(data, true));
+      stream.on('test:stderr', ({ message }) => void process.stderr.write(message));
+      for await (const _ of stream);
+    }
   } finally {
     for (const name of Object.keys(tier.env ?? {})) {
       if (previous[name] === undefined) delete process.env[name];

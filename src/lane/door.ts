@@ -3,6 +3,7 @@
 import { SystemError } from '../errors.ts';
 import { type Address, pollEvents, Socket, TimerFd } from '../native/index.ts';
 import type { Lane, Resumable, Watched } from './lane.ts';
+import { prepareLeg } from './leg-socket.ts';
 
 /** The kernel takes what net.core.somaxconn allows. */
 const BACKLOG = 65_535;
@@ -45,10 +46,7 @@ export class Door implements Watched, Resumable, Disposable {
     this.#listener.setOption('reuseAddress', 1);
     if (options.isShared === true) this.#listener.setOption('reusePort', 1);
     if (address.family === 'ipv6') this.#listener.setOption('ipv6Only', 1);
-    // Before listen: the window's scale is agreed on in the first packet.
-    this.#listener.setOption('receiveBuffer', bufferBytes);
-    this.#listener.setOption('sendBuffer', bufferBytes);
-    this.#listener.setOption('noDelay', 1);
+    prepareLeg(this.#listener, bufferBytes);
     this.#listener.bind(address);
     this.#listener.listen(BACKLOG);
     this.address = this.#listener.localAddress;

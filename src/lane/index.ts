@@ -4,4 +4,5 @@ export { BufferPool, type PooledBuffer } from './buffer-pool.ts';
 export { Door, isShortage } from './door.ts';
 export { Lane, type Resumable, type Watched } from './lane.ts';
 export { LaneDriver } from './lane-driver.ts';
+export { prepareLeg } from './leg-socket.ts';
 export { SourcePorts } from './source-ports.ts';

@@ -38,8 +38,8 @@ export class SourcePorts {
 
   #bindAny(socket: Socket, host: string): void {
     try {
-      // With it, the kernel looks through the lower half of its ports first: a millisecond for each call once those are taken.
-      socket.setOption('reuseAddress', 0);
+      // Without reuseAddress: with it, the kernel looks through the lower half of its ports first, which takes a millisecond
+      // for each call once those are taken.
       socket.bind(ip(host, 0));
       // So that the port can be shared when it rests in TIME_WAIT; all of ours have it.
       socket.setOption('reuseAddress', 1);
@@ -63,6 +63,7 @@ export class SourcePorts {
       }
       if (++tries === MAX_TRIES) break;
     }
+    socket.setOption('reuseAddress', 0);
     return false;
   }
 }

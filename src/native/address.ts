@@ -21,6 +21,7 @@ const UNIX_PATH_BYTES = 108;
 // <linux/in.h>, <linux/in6.h>: family (host order), port (network order), …
 const INET_BYTES = 16;
 const INET6_BYTES = 28;
+const ZERO = '0'.charCodeAt(0);
 
 /** An IP address and port, the family told from the text. */
 export function ip(host: string, port: number): Address {
@@ -39,7 +40,12 @@ export function encodeAddress(address: Address): Uint8Array {
   view.setUint16(2, port);
   if (address.family === 'ipv4') {
     if (!isIPv4(host)) throw new UsageError(`'${host}' is not an IPv4 address`);
-    bytes.set(host.split('.').map(Number), 4);
+    let at = 4;
+    for (let index = 0; index < host.length; index++) {
+      const digit = host.charCodeAt(index) - ZERO;
+      if (digit < 0) at++;
+      else bytes[at] = bytes[at] * 10 + digit;
+    }
   } else {
     if (!isIPv6(host) || host.includes('%')) throw new UsageError(`'${host}' is not an IPv6 address`);
     bytes.set(ipv6Bytes(host), 8);
@@ -54,7 +60,7 @@ export function decodeAddress(bytes: Uint8Array, size: number): Address {
   const family = view.byteLength >= 2 ? view.getUint16(0, true) : -1;
   if (family === familyNumbers.unix) return { family: 'unix', path: unixPath(bytes.subarray(2, view.byteLength)) };
   if (family === familyNumbers.ipv4 && view.byteLength >= INET_BYTES) {
-    return { family: 'ipv4', host: bytes.subarray(4, 8).join('.'), port: view.getUint16(2) };
+    return { family: 'ipv4', host: ipv4Text(view.getUint32(4)), port: view.getUint16(2) };
   }
   if (family === familyNumbers.ipv6 && view.byteLength >= INET6_BYTES) {
     const host = ipv6Text(new DataView(view.buffer, view.byteOffset + 8, 16));
@@ -74,6 +80,11 @@ export function formatAddress(address: Address): string {
     case 'ipv6':
       return `[${address.host}]:${address.port}`;
   }
+}
+
+/** Of an address in one number, its first byte the highest. */
+export function ipv4Text(word: number): string {
+  return `${word >>> 24}.${(word >>> 16) & 255}.${(word >>> 8) & 255}.${word & 255}`;
 }
 
 function encodeUnix(path: string): Uint8Array {

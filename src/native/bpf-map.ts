@@ -1,6 +1,7 @@
 // BPF maps as user space uses them: entries in and out, by key.
 
 import { constants } from 'node:os';
+import { UnsupportedError, UsageError } from '../errors.ts';
 import { addon } from './addon.ts';
 import { nameableErrno, requireLibbpf } from './bpf-error.ts';
 import { Fd } from './fd.ts';
@@ -30,6 +31,9 @@ export interface BpfMapSpec {
 
 /** When an update may happen. */
 export const updateModes = { any: 0, onlyNew: 1, onlyOld: 2 } as const;
+
+/** PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE. */
+const perCpuTypes: ReadonlySet<number> = new Set([5, 6, 10, 21]);
 
 const { ENOENT } = constants.errno;
 
@@ -61,7 +65,11 @@ export class BpfMap extends Fd {
   /** Takes the descriptor over. */
   constructor(fd: number) {
     super(fd);
-    const [, keyBytes, valueBytes, entries] = checkValue(addon.bpfMapInfo(fd), 'bpf_obj_get_info_by_fd');
+    const [type, keyBytes, valueBytes, entries] = checkValue(addon.bpfMapInfo(fd), 'bpf_obj_get_info_by_fd');
+    if (perCpuTypes.has(type)) {
+      super.close();
+      throw new UnsupportedError('use a BPF map per processor: its values are longer than it says');
+    }
     this.keyBytes = keyBytes;
     this.valueBytes = valueBytes;
     this.maxEntries = entries;
@@ -69,15 +77,18 @@ export class BpfMap extends Fd {
 
   /** Fills `value`; false when there is no such key. */
   lookup(key: Uint8Array, value: Uint8Array): boolean {
+    this.#checkSizes(key, value);
     return this.#isThere(addon.bpfMapLookup(this.fd, key, value), 'bpf_map_lookup_elem');
   }
 
   update(key: Uint8Array, value: Uint8Array, mode: keyof typeof updateModes = 'any'): void {
+    this.#checkSizes(key, value);
     check(nameableErrno(addon.bpfMapUpdate(this.fd, key, value, updateModes[mode])), 'bpf_map_update_elem');
   }
 
   /** False when there was no such key. */
   delete(key: Uint8Array): boolean {
+    this.#checkSizes(key);
     return this.#isThere(addon.bpfMapDelete(this.fd, key), 'bpf_map_delete_elem');
   }
 
@@ -90,6 +101,14 @@ export class BpfMap extends Fd {
       yield next;
       key = next;
     }
+  }
+
+  // The kernel takes addresses and trusts the map's own sizes, and so does the addon: nobody else calls it.
+  #checkSizes(key: Uint8Array, value?: Uint8Array): void {
+    if (key.byteLength === this.keyBytes && (value === undefined || value.byteLength === this.valueBytes)) return;
+    throw new UsageError(
+      `a BPF map has keys of ${this.keyBytes} and values of ${this.valueBytes} bytes, not ${key.byteLength} and ${value?.byteLength ?? 'none'}`,
+    );
   }
 
   #isThere(result: number, call: string): boolean {

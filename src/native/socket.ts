@@ -53,6 +53,12 @@ export const socketOptions = {
 export type SocketOption = keyof typeof socketOptions;
 
 const ERROR = socketOptions.error;
+const TCP_CONGESTION = [6, 13] as const;
+
+// What calls fill and nobody keeps: to make a buffer for each takes longer than the calls.
+const number = new Int32Array(1);
+const numberBytes = new Uint8Array(number.buffer);
+const address = new Uint8Array(ADDRESS_BYTES);
 
 /**
  * All calls return at once. `receive`, `send` and their kin return a count of bytes, or `AGAIN` when they would block;
@@ -172,20 +178,26 @@ export class Socket extends Fd {
   }
 
   get localAddress(): Address {
-    const bytes = new Uint8Array(ADDRESS_BYTES);
-    return decodeAddress(bytes, check(addon.getsockname(this.fd, bytes), 'getsockname'));
+    return decodeAddress(address, check(addon.getsockname(this.fd, address), 'getsockname'));
   }
 
   get peerAddress(): Address {
-    const bytes = new Uint8Array(ADDRESS_BYTES);
-    return decodeAddress(bytes, check(addon.getpeername(this.fd, bytes), 'getpeername'));
+    return decodeAddress(address, check(addon.getpeername(this.fd, address), 'getpeername'));
   }
 
   setOption(option: SocketOption, value: number): void {
     const [level, name] = socketOptions[option];
-    const bytes = new Uint8Array(4);
-    new DataView(bytes.buffer).setInt32(0, value, true);
-    check(addon.setsockopt(this.fd, level, name, bytes), 'setsockopt', option);
+    number[0] = value;
+    check(addon.setsockopt(this.fd, level, name, numberBytes), 'setsockopt', option);
+  }
+
+  /** Stream sockets only; accepted ones inherit it. */
+  setCongestionControl(name: string): void {
+    check(
+      addon.setsockopt(this.fd, TCP_CONGESTION[0], TCP_CONGESTION[1], new TextEncoder().encode(name)),
+      'setsockopt',
+      `TCP_CONGESTION ${name}`,
+    );
   }
 
   getOption(option: SocketOption): number {
@@ -225,8 +237,7 @@ export class Socket extends Fd {
   }
 
   private getNumber(level: number, name: number): number {
-    const bytes = new Uint8Array(4);
-    check(addon.getsockopt(this.fd, level, name, bytes), 'getsockopt');
-    return new DataView(bytes.buffer).getInt32(0, true);
+    check(addon.getsockopt(this.fd, level, name, numberBytes), 'getsockopt');
+    return number[0];
   }
 }

@@ -1,7 +1,7 @@
 // The relay: takes connections that were steered here and carries them to where they were meant to go, over plain TCP.
 
 import { MillraceError, SystemError, UsageError } from '../errors.ts';
-import { Door, isShortage, Lane, LaneDriver, SourcePorts } from '../lane/index.ts';
+import { Door, isShortage, Lane, LaneDriver, prepareLeg, SourcePorts } from '../lane/index.ts';
 import { type Address, formatAddress, Socket } from '../native/index.ts';
 import type { CarriedConnection, ConnectionEnd } from './carried-connection.ts';
 import { Pump } from './pump.ts';
@@ -186,7 +186,7 @@ export class Relay implements Disposable {
         refuse(caller, server);
         return;
       }
-      prepare(server);
+      prepareLeg(server, SOCKET_BUFFER_BYTES);
       about = { client, original, local: this.#ports.bind(server, sourceTowards(original, caller.localAddress)) };
       // First: the server may look as soon as the connect is on its way.
       const naming = this.#steering.nameCaller(about.local, client, original);
@@ -251,12 +251,6 @@ function withPort(address: Address, first: Address | undefined): Address {
   return address.port === 0 && first !== undefined && first.family !== 'unix'
     ? { ...address, port: first.port }
     : address;
-}
-
-function prepare(server: Socket): void {
-  server.setOption('noDelay', 1);
-  server.setOption('receiveBuffer', SOCKET_BUFFER_BYTES);
-  server.setOption('sendBuffer', SOCKET_BUFFER_BYTES);
 }
 
 /** The address of this host by which the client came in: it is one of the host's own, and the same family. */

@@ -2,7 +2,7 @@
 
 import { join } from 'node:path';
 import { type Address, BpfMap } from '../native/index.ts';
-import { addressOf, endpointBytes, endpointOf } from './endpoint.ts';
+import { addressOf, endpointOf } from './endpoint.ts';
 import { CONNECTION_BYTES, type Connection, ENDPOINT_BYTES, readConnection, writeEndpoint } from './layouts.ts';
 import { folderOf } from './pins.ts';
 
@@ -14,6 +14,13 @@ export interface TakenConnection {
 export class ConnectionMaps implements Disposable {
   readonly #steered: BpfMap;
   readonly #callers: BpfMap;
+  // Filled for each call, and kept by nobody.
+  readonly #key = new Uint8Array(ENDPOINT_BYTES);
+  readonly #client = new Uint8Array(ENDPOINT_BYTES);
+  readonly #taken = new Uint8Array(CONNECTION_BYTES);
+  readonly #keyView = new DataView(this.#key.buffer);
+  readonly #clientView = new DataView(this.#client.buffer);
+  readonly #takenView = new DataView(this.#taken.buffer);
 
   /** Of an instance that is pinned: for threads other than the one that made it. */
   static open(instance: string): ConnectionMaps {
@@ -31,23 +38,23 @@ export class ConnectionMaps implements Disposable {
 
   /** What a connection that was just accepted is about; undefined when it was not steered here. Only once. */
   take(client: Address): TakenConnection | undefined {
-    const key = endpointBytes(endpointOf(client));
-    const value = new Uint8Array(CONNECTION_BYTES);
-    if (!this.#steered.lookup(key, value)) return undefined;
-    this.#steered.delete(key);
-    const connection = readConnection(new DataView(value.buffer), 0);
+    writeEndpoint(this.#keyView, 0, endpointOf(client));
+    if (!this.#steered.lookup(this.#key, this.#taken)) return undefined;
+    this.#steered.delete(this.#key);
+    const connection = readConnection(this.#takenView, 0);
     return { original: addressOf(connection.original), connection };
   }
 
   /** Before calling a server from `local`: whom the server shall see. */
   nameCaller(local: Address, client: Address): void {
-    const bytes = new Uint8Array(ENDPOINT_BYTES);
-    writeEndpoint(new DataView(bytes.buffer), 0, endpointOf(client));
-    this.#callers.update(endpointBytes(endpointOf(local)), bytes);
+    writeEndpoint(this.#keyView, 0, endpointOf(local));
+    writeEndpoint(this.#clientView, 0, endpointOf(client));
+    this.#callers.update(this.#key, this.#client);
   }
 
   forgetCaller(local: Address): void {
-    this.#callers.delete(endpointBytes(endpointOf(local)));
+    writeEndpoint(this.#keyView, 0, endpointOf(local));
+    this.#callers.delete(this.#key);
   }
 
   close(): void {

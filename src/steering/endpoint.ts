@@ -2,7 +2,7 @@
 
 import { isIPv4, isIPv6 } from 'node:net';
 import { UsageError } from '../errors.ts';
-import { type Address, decodeAddress, encodeAddress, ip } from '../native/index.ts';
+import { type Address, decodeAddress, encodeAddress, ip, ipv4Text } from '../native/index.ts';
 import { ENDPOINT_BYTES, type Endpoint, writeEndpoint } from './layouts.ts';
 
 const IPV6_OFFSET = 8;
@@ -36,13 +36,18 @@ export function endpointOf(address: Address): Endpoint {
   return { address: addressWords(address.host), port: address.port };
 }
 
-export function isMapped({ address }: Endpoint): boolean {
-  return address[0] === 0 && address[1] === 0 && address[2] === MAPPED_WORD;
+export function isMapped(words: readonly number[]): boolean {
+  return words[0] === 0 && words[1] === 0 && words[2] === MAPPED_WORD;
+}
+
+/** The bytes of a word in the other order. */
+function swapped(word: number): number {
+  return (((word & 0xff) << 24) | ((word & 0xff00) << 8) | ((word >>> 8) & 0xff00) | (word >>> 24)) >>> 0;
 }
 
 export function hostOf(words: readonly number[]): string {
+  if (isMapped(words)) return ipv4Text(swapped(words[3]));
   const bytes = new Uint8Array(new Uint32Array(words).buffer);
-  if (isMapped({ address: words, port: 0 })) return bytes.subarray(12).join('.');
   const sockaddr = new Uint8Array(SOCKADDR_IN6_BYTES);
   sockaddr[0] = 10;
   sockaddr.set(bytes, IPV6_OFFSET);

@@ -72,7 +72,8 @@ export function readEndpoint(view: DataView, offset: number): Endpoint {
 }
 
 export function writeEndpoint(view: DataView, offset: number, value: Endpoint): void {
-  for (const [index, one] of value.address.slice(0, 4).entries()) view.setUint32(offset + index * 4, one, true);
+  for (let index = 0; index < Math.min(4, value.address.length); index++)
+    view.setUint32(offset + index * 4, value.address[index], true);
   view.setUint32(offset + 16, value.port, true);
 }
 
@@ -244,11 +245,14 @@ export function readRule(view: DataView, offset: number): Rule {
 export function writeRule(view: DataView, offset: number, value: Rule): void {
   view.setUint32(offset, value.action, true);
   view.setUint32(offset + 4, value.flags, true);
-  for (const [index, one] of value.toAddress.slice(0, 4).entries()) view.setUint32(offset + 8 + index * 4, one, true);
-  for (const [index, one] of value.toMask.slice(0, 4).entries()) view.setUint32(offset + 24 + index * 4, one, true);
-  for (const [index, one] of value.fromAddress.slice(0, 4).entries())
-    view.setUint32(offset + 40 + index * 4, one, true);
-  for (const [index, one] of value.fromMask.slice(0, 4).entries()) view.setUint32(offset + 56 + index * 4, one, true);
+  for (let index = 0; index < Math.min(4, value.toAddress.length); index++)
+    view.setUint32(offset + 8 + index * 4, value.toAddress[index], true);
+  for (let index = 0; index < Math.min(4, value.toMask.length); index++)
+    view.setUint32(offset + 24 + index * 4, value.toMask[index], true);
+  for (let index = 0; index < Math.min(4, value.fromAddress.length); index++)
+    view.setUint32(offset + 40 + index * 4, value.fromAddress[index], true);
+  for (let index = 0; index < Math.min(4, value.fromMask.length); index++)
+    view.setUint32(offset + 56 + index * 4, value.fromMask[index], true);
   view.setUint32(offset + 72, value.firstPort, true);
   view.setUint32(offset + 76, value.lastPort, true);
   view.setUint32(offset + 80, value.firstSourcePort, true);
@@ -278,7 +282,8 @@ export function readRuleSet(view: DataView, offset: number): RuleSet {
 export function writeRuleSet(view: DataView, offset: number, value: RuleSet): void {
   view.setUint32(offset, value.count, true);
   view.setUint32(offset + 4, value.generation, true);
-  for (const [index, one] of value.rules.slice(0, 64).entries()) writeRule(view, offset + 8 + index * 120, one);
+  for (let index = 0; index < Math.min(64, value.rules.length); index++)
+    writeRule(view, offset + 8 + index * 120, value.rules[index]);
 }
 
 export interface ProxyEvent {
@@ -350,5 +355,6 @@ export function readProxyTarget(view: DataView, offset: number): ProxyTarget {
 
 export function writeProxyTarget(view: DataView, offset: number, value: ProxyTarget): void {
   writeEndpoint(view, offset, value.server);
-  for (const [index, one] of value.client.slice(0, 4).entries()) view.setUint32(offset + 20 + index * 4, one, true);
+  for (let index = 0; index < Math.min(4, value.client.length); index++)
+    view.setUint32(offset + 20 + index * 4, value.client[index], true);
 }

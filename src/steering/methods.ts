@@ -31,7 +31,19 @@ const connect: Method = {
   verdicts: [],
   tracings: [],
   calls: ['steer_whoami'],
-  maps: ['settings', 'no_rules', 'rules', 'announced', 'steered', 'callers', 'sockets', 'recent', 'verdicts', 'events'],
+  maps: [
+    'settings',
+    'no_rules',
+    'rules',
+    'announced',
+    'steered',
+    'callers',
+    'sockets',
+    'congestion',
+    'recent',
+    'verdicts',
+    'events',
+  ],
   pins: ['recent'],
 };
 

@@ -32,7 +32,7 @@ export function formatNetwork({ address, mask }: Network): string {
   const bits = mask.reduce((sum, word) => sum + word.toString(2).replaceAll('0', '').length, 0);
   if (bits === 0) return 'any';
   const host = hostOf(address);
-  const isV4 = isMapped({ address, port: 0 }) && bits >= 96;
+  const isV4 = isMapped(address) && bits >= 96;
   const [shown, width] = isV4 ? [bits - 96, 32] : [bits, 128];
   return shown === width ? host : `${host}/${shown}`;
 }

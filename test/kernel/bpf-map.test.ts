@@ -16,11 +16,11 @@ describe('a BPF map', () => {
     using map = BpfMap.create(spec);
     const key = bytes(1, 2, 3, 4);
     for (const wrong of [bytes(), bytes(1), new Uint8Array(5), new Uint8Array(4096)]) {
-      assert.throws(() => map.update(wrong, new Uint8Array(8)), { code: 'EINVAL' });
-      assert.throws(() => map.lookup(wrong, new Uint8Array(8)), { code: 'EINVAL' });
-      assert.throws(() => map.delete(wrong), { code: 'EINVAL' });
-      assert.throws(() => map.lookup(key, wrong), { code: 'EINVAL' });
-      assert.throws(() => map.update(key, wrong), { code: 'EINVAL' });
+      assert.throws(() => map.update(wrong, new Uint8Array(8)), { code: 'MILLRACE_ERR_USAGE' });
+      assert.throws(() => map.lookup(wrong, new Uint8Array(8)), { code: 'MILLRACE_ERR_USAGE' });
+      assert.throws(() => map.delete(wrong), { code: 'MILLRACE_ERR_USAGE' });
+      assert.throws(() => map.lookup(key, wrong), { code: 'MILLRACE_ERR_USAGE' });
+      assert.throws(() => map.update(key, wrong), { code: 'MILLRACE_ERR_USAGE' });
     }
   });
 

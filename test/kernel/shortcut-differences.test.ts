@@ -1,4 +1,5 @@
 // Pins where sockets that take the shortcut differ from TCP: docs/steering-shortcut.md has the same table.
+// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

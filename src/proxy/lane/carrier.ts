@@ -11,7 +11,7 @@ import {
   type StreamAbout,
 } from '../../channel/index.ts';
 import { MillraceError, SystemError, UsageError } from '../../errors.ts';
-import { Door, isShortage, type Lane, SourcePorts } from '../../lane/index.ts';
+import { Door, isShortage, type Lane, prepareLeg, SourcePorts } from '../../lane/index.ts';
 import { type Address, formatAddress, Socket } from '../../native/index.ts';
 import { ConnectionMaps, endpointOf, formatEndpoint } from '../../steering/index.ts';
 import type { ConnectionStatus, LinkStatus } from '../status.ts';
@@ -282,9 +282,7 @@ export class Carrier implements Disposable {
     let local: Address | undefined;
     try {
       socket = Socket.stream(original.family);
-      socket.setOption('noDelay', 1);
-      socket.setOption('receiveBuffer', this.#settings.socketBufferBytes);
-      socket.setOption('sendBuffer', this.#settings.socketBufferBytes);
+      prepareLeg(socket, this.#settings.socketBufferBytes);
       local = this.#ports.bind(socket, original.host);
       // First: the server may look as soon as the connect is on its way.
       this.#maps.nameCaller(local, client);

@@ -1,4 +1,5 @@
 // Tests that daemons find each other through a real etcd, carry, and forget one that leaves.
+// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
 // Tests who may be a peer: certificates of one authority are asked for on both sides, and whoever has another is left to plain TCP.
+// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
 // Tests that a connection behaves the same when it is steered to the relay as over plain TCP, behaviour by behaviour.
+// Runs beside other files: it mostly waits.
 
 import { after, before, describe } from 'node:test';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';

@@ -1,4 +1,5 @@
 // Tests that programs nobody here wrote run unchanged when their connections are steered, with the results of plain TCP.
+// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
