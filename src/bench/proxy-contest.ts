@@ -8,8 +8,11 @@ import { prepareVerbs } from './verbs.ts';
 
 export type ProxyRival = Exclude<ProxyPath, 'carried'>;
 
-/** Our device's raw writes, about how many in a ms. */
-const rawWrites = { sizeBytes: 65_536, perMs: { shm: 100, roce: 10, tcp: 10 } } as const;
+/**
+ * Our device's raw writes, about how many in a ms. Each covers as much memory as the channel's ring (`channel.ringBytes`): a
+ * carried stream goes through all of it, and 64 KiB again and again would be a race with the processor's cache.
+ */
+const rawWrites = { sizeBytes: 4 * 1024 * 1024, perMs: { shm: 2, roce: 0.2, tcp: 0.2 } } as const;
 
 export async function prepareProxy(
   wire: Wire,

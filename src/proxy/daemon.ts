@@ -212,14 +212,15 @@ export class ProxyDaemon implements AsyncDisposable {
     const rules = daemonRules(next);
     if (reloadable.includes('rules')) this.#steering.setRules(rules);
     if (reloadable.includes('peers')) this.#static.replace(next.peers);
-    // Certificates are renewed in place.
-    this.#control.setSecurity(security);
+    // Certificates are renewed in place: the config need not have changed.
+    const isRenewed = this.#control.setSecurity(security) && !reloadable.includes('tls');
+    const taken = [...reloadable, ...(isRenewed ? ['certificates'] : [])];
     const { node, instance } = this.#config;
     const kept = Object.fromEntries(needRestart.map((key) => [key, this.#config[key]]));
     this.#config = { ...next, ...kept };
     this.#reporter.config = this.#config;
     const lines = [
-      reloadable.length === 0 ? 'nothing changed' : `taken over: ${reloadable.join(', ')}`,
+      taken.length === 0 ? 'nothing changed' : `taken over: ${taken.join(', ')}`,
       ...(needRestart.length === 0 ? [] : [`needs a restart: ${needRestart.join(', ')}`]),
     ];
     publishDaemon({ what: 'reloaded', node, instance, detail: lines.join('; ') });

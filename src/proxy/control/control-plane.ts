@@ -1,5 +1,6 @@
 // The control plane of a daemon: one connection with each peer, who is up, what listens on its host, and messages for links.
 
+import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, UsageError } from '../../errors.ts';
 import { MAX_ENDPOINTS_PER_PEER } from '../../relay/announced-table.ts';
 import { type Endpoint, formatEndpoint } from '../../steering/index.ts';
@@ -104,11 +105,13 @@ export class ControlPlane implements AsyncDisposable {
     }
   }
 
-  /** For new connections; those that are up stay as they are. */
-  setSecurity(security: ControlSecurity): void {
+  /** For new connections; those that are up stay as they are. False when it is what it was. */
+  setSecurity(security: ControlSecurity): boolean {
     checkSecurity(security);
+    const isNew = !isDeepStrictEqual(security, this.#security);
     this.#security = security;
     this.#server.setSecurity(security);
+    return isNew;
   }
 
   /** False when the peer is not up. Throws a UsageError when the message is too large. */

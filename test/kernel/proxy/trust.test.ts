@@ -2,6 +2,8 @@
 // Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { requireTool } from '../../../src/lab/program.ts';
@@ -23,9 +25,9 @@ const program = new BehavioursProgram();
 after(() => program[Symbol.dispose]());
 
 /** An authority of that name, and certificates by it. */
-async function certify(authority: string, names: readonly string[]): Promise<void> {
+async function certify(authority: string, names: readonly string[], force = false): Promise<void> {
   const openssl = requireTool('openssl', 'openssl');
-  await makeLabCertificates({ openssl, folder: join(folder.path, authority), names, days: 1, caDays: 2 });
+  await makeLabCertificates({ openssl, folder: join(folder.path, authority), names, days: 1, caDays: 2, force });
 }
 
 /** Trusts the authority `right`, and shows a certificate. */
@@ -53,6 +55,14 @@ describe('peers with certificates', { concurrency: false }, () => {
     const { client } = await program.observe('nonblocking', world.a, server, world.b.ipv6);
     assert.match(client, /answer 16 from door 0$/);
     return world.carried() > before;
+  }
+
+  /** The serial number of the certificate that b's daemon shows to callers. */
+  async function shown(): Promise<string> {
+    const { cert, key } = tls('right', 'a').tls as { cert: string; key: string };
+    const words = ['s_client', '-connect', `${world.b.ipv4}:4790`, '-cert', cert, '-key', key];
+    const { stdout } = await world.a.run('openssl', words, { input: '', signal: AbortSignal.timeout(10_000) });
+    return new X509Certificate(stdout.slice(stdout.indexOf('-----BEGIN'))).serialNumber;
   }
 
   const strangers = [
@@ -88,6 +98,18 @@ describe('peers with certificates', { concurrency: false }, () => {
     await world.listening(doorPort);
     assert.equal(await converse(), true);
     for (const name of ['a', 'b'] as const) assert.equal((await world.running(name).peer()).isSecure, true);
+  });
+
+  test('a certificate that was renewed is shown after SIGHUP, and what is carried goes on', async () => {
+    const b = world.running('b');
+    const before = await shown();
+    await certify('right', ['b'], true);
+    assert.equal(await shown(), before);
+    b.signal('SIGHUP');
+    await b.logged(/reloaded: taken over: certificates$/);
+    assert.equal(await shown(), new X509Certificate(readFileSync(join(folder.path, 'right', 'b.pem'))).serialNumber);
+    assert.notEqual(await shown(), before);
+    assert.equal(await converse(), true);
     await world.stop();
   });
 });
