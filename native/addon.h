@@ -47,6 +47,7 @@ MR_EXPORTS(thread);
 MR_EXPORTS(bpf);
 MR_EXPORTS(bpf_map);
 MR_EXPORTS(userfault);
+MR_EXPORTS(pager);
 MR_EXPORTS(kvm);
 MR_EXPORTS(library);
 MR_EXPORTS(watch);

@@ -106,6 +106,15 @@ static napi_value map(napi_env env, napi_callback_info info) {
   return result;
 }
 
+// Range: asks for transparent huge pages. -EINVAL where the kernel has none; how many come, if any, is its affair.
+static napi_value advise_huge(napi_env env, napi_callback_info info) {
+  napi_value argv[3];
+  uint8_t *start;
+  size_t length;
+  if (!mr_args(env, info, 3, argv) || !mr_range_args(env, argv, &start, &length)) return NULL;
+  return mr_result(env, madvise(start, length, MADV_HUGEPAGE));
+}
+
 static struct mr_mapping *take_from_table(napi_env env, napi_value number) {
   int32_t id;
   if (!mr_int(env, number, &id)) return NULL;
@@ -202,6 +211,7 @@ MR_EXPORTS(memory) {
       MR_FUNCTION("memorySize", memory_size),
       MR_FUNCTION("seals", seals),
       MR_FUNCTION("map", map),
+      MR_FUNCTION("adviseHuge", advise_huge),
       MR_FUNCTION("unmap", unmap),
       MR_FUNCTION("forgetMapping", forget_mapping),
       MR_FUNCTION("copy", copy),

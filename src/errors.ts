@@ -11,6 +11,22 @@ export const errorCodes = {
   MILLRACE_ERR_PERMISSION: 'the user may not do it',
   MILLRACE_ERR_UNSAFE_MEMORY: 'memory offered by another party could be taken away while it is in use',
   MILLRACE_ERR_FAILED: 'it was tried and did not work',
+  MILLRACE_ERR_QUOTA: 'a guest of remoting would have more than its policy allows',
+  MILLRACE_ERR_PROTOCOL: 'the other side of remoting broke the rules of the call protocol',
+  MILLRACE_ERR_BACKEND_GONE: 'the backend of a remote device has ended, or has ended the connection',
+  MILLRACE_ERR_VORTEX_PEER_DIED: 'the process at the other end of a stream has ended',
+  MILLRACE_ERR_VORTEX_CUT: 'the connection that carries a stream was lost',
+  MILLRACE_ERR_VORTEX_TIMED_OUT: 'the other end of a stream did nothing for too long',
+  MILLRACE_ERR_VORTEX_BEHIND: 'a program touched a stream further behind than it may come back',
+  MILLRACE_ERR_VORTEX_PAST_END: 'a program touched a stream past its end',
+  MILLRACE_ERR_VORTEX_ABORTED: 'this end closed a stream before all of it was through',
+  MILLRACE_ERR_VORTEX_CLOSED_BY_PEER: 'the other end closed a stream before all of it was through',
+  MILLRACE_ERR_VORTEX_PROTOCOL: 'the other end of a stream broke the rules',
+  MILLRACE_ERR_VORTEX_SYSTEM: 'the system refused what a stream needs',
+  MILLRACE_ERR_VORTEX_TERMINATED: 'the thread at one end of a stream was terminated',
+  MILLRACE_ERR_COURIER_PEER: 'the other side of a file transfer gave it up, and said why',
+  MILLRACE_ERR_COURIER_CHECKSUM: 'a file did not arrive as it was sent',
+  MILLRACE_ERR_COURIER_CHANGED: 'a file has changed while it was sent',
 } as const;
 
 export type ErrorCode = keyof typeof errorCodes;

@@ -9,6 +9,8 @@ import type { Row } from './row.ts';
 import { steerRows } from './steer.ts';
 import { verbsRows } from './verbs.ts';
 import { verbsRxeRows } from './verbs-rxe.ts';
+import { vortexLocalRows } from './vortex-local.ts';
+import { vortexNetRows } from './vortex-net.ts';
 
 export const rows: readonly Row[] = [
   ...nativeRows,
@@ -17,6 +19,8 @@ export const rows: readonly Row[] = [
   ...roceRows,
   ...steerRows,
   ...proxyRows,
+  ...vortexLocalRows,
+  ...vortexNetRows,
 ];
 
 /**

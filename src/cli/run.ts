@@ -2,6 +2,7 @@
 
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../version.ts';
+import { addBackend } from './backend.ts';
 import { addBench } from './bench.ts';
 import type { AddCommand } from './command.ts';
 import { addConfig } from './config.ts';
@@ -11,11 +12,13 @@ import { addDev } from './dev.ts';
 import { addDoctor } from './doctor.ts';
 import { exitCode, exitCodeOf } from './exit-code.ts';
 import { addExplain } from './explain.ts';
+import { addGuest } from './guest.ts';
 import { addLab } from './lab.ts';
 import { painter } from './paint.ts';
 import { addPeer } from './peer.ts';
 import { addPerf } from './perf.ts';
 import { addRelay } from './relay.ts';
+import { addReplay } from './replay.ts';
 import { addSoak } from './soak.ts';
 import { addSteer } from './steer.ts';
 import { addTop } from './top.ts';
@@ -28,6 +31,9 @@ const commands: readonly AddCommand[] = [
   addDoctor,
   addDev,
   addPerf,
+  addBackend,
+  addGuest,
+  addReplay,
   addRelay,
   addLab,
   addSteer,

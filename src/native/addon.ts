@@ -18,6 +18,7 @@ interface MemoryCalls {
     protection: number,
     flags: number,
   ): [id: number, buffer: ArrayBuffer] | number;
+  adviseHuge(id: number, offset: number, length: number): number;
   unmap(id: number, buffer: ArrayBuffer): void;
   forgetMapping(id: number): void;
   copy(toId: number, toOffset: number, fromId: number, fromOffset: number, length: number): void;
@@ -170,6 +171,36 @@ interface UserfaultCalls {
   userfaultHandshake(fd: number, features: number): number;
 }
 
+/** A pager with its thread: nothing to look into from here. */
+export interface PagerHandle {
+  readonly isPagerHandle: never;
+}
+
+interface PagerCalls {
+  pagerStart(
+    userfault: number,
+    pool: number,
+    ownEvent: number,
+    otherEvent: number,
+    notice: number,
+    peer: number,
+    ledger: number,
+    windowBytes: number,
+    blockBytes: number,
+    poolBlocks: number,
+    isProducer: number,
+    revisitBlocks: number,
+    readAheadBlocks: number,
+    timeoutMs: number,
+    doesClear: number,
+    owners: Uint8Array,
+  ): [handle: PagerHandle, buffer: ArrayBuffer] | number;
+  pagerFinish(pager: PagerHandle, end: number): void;
+  pagerStop(pager: PagerHandle, buffer: ArrayBuffer): void;
+  pagerCounters(pager: PagerHandle): [faults: number, mapped: number, sinks: number, top: number, waits: number];
+  pagersFail(thread: number, code: number): number;
+}
+
 interface MachineCalls {
   kvmTryGuest(device: number): [step: number, errno: number, exitReason: number] | number;
   libraryLookUp(name: string, symbol: string): [result: number, pathOrReason: string];
@@ -186,6 +217,7 @@ export interface Addon
     BpfCalls,
     IbverbsCalls,
     UserfaultCalls,
+    PagerCalls,
     MachineCalls {}
 
 function load(): Addon {

@@ -16,6 +16,11 @@ export class Fd implements Disposable {
     return new this(check(addon.adopt(fd), 'fcntl', `descriptor ${fd}`));
   }
 
+  /** A descriptor of its own of what another thread's descriptor stands for; that thread keeps its own. */
+  static duplicateOf<T extends Fd>(this: new (fd: number) => T, fd: number): T {
+    return new this(check(addon.dup(fd), 'dup', `descriptor ${fd}`));
+  }
+
   static open(path: string, flags: number): Fd {
     return new Fd(check(addon.open(path, flags), 'open', path));
   }

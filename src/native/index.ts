@@ -23,6 +23,7 @@ export {
 } from './ibverbs.ts';
 export { type CreateMemoryOptions, copyMemory, type OpenMemoryOptions, SharedMemory } from './memory.ts';
 export { MAX_PACKETS, NOT_WHOLE, PacketCheck, PacketSeal } from './packets.ts';
+export { failAllPagers, failPagersOf, Pager, type PagerCounters, type PagerOptions } from './pager.ts';
 export { Poller, pollEvents } from './poller.ts';
 export { MAX_RANGES, RangeList } from './ranges.ts';
 export { AGAIN, check, checkValue } from './result.ts';

@@ -18,8 +18,11 @@ export interface CreateMemoryOptions {
   readonly sizeBytes: number;
   /** Seen in /proc/PID/maps. */
   readonly name?: string;
-  /** 2 MiB pages; `sizeBytes` must be a multiple. Throws ENOMEM when the system has none free. */
-  readonly hugePages?: boolean;
+  /**
+   * 2 MiB pages; `sizeBytes` must be a multiple. Throws ENOMEM when the system has none free. `transparent`: asks for
+   * them, and is content with what comes (see /sys/kernel/mm/transparent_hugepage/shmem_enabled).
+   */
+  readonly hugePages?: boolean | 'transparent';
   /** Touch every page now rather than on first use. */
   readonly populate?: boolean;
 }
@@ -61,14 +64,20 @@ export class SharedMemory implements Disposable {
   static create(options: CreateMemoryOptions): SharedMemory {
     const { sizeBytes, name = 'millrace', hugePages = false, populate = false } = options;
     checkSize(sizeBytes);
-    if (hugePages && sizeBytes % HUGE_PAGE_BYTES !== 0) {
+    if (hugePages !== false && sizeBytes % HUGE_PAGE_BYTES !== 0) {
       throw new UsageError(`create ${sizeBytes} bytes of huge pages: the size must be a multiple of 2 MiB`);
     }
-    const flags = hugePages ? MFD_HUGETLB | MFD_HUGE_2MB : 0;
-    const what = `${sizeBytes} bytes${hugePages ? ' of huge pages; see /proc/sys/vm/nr_hugepages' : ''}`;
+    const flags = hugePages === true ? MFD_HUGETLB | MFD_HUGE_2MB : 0;
+    const what = `${sizeBytes} bytes${hugePages === true ? ' of huge pages; see /proc/sys/vm/nr_hugepages' : ''}`;
     using undo = new DisposableStack();
     const file = undo.use(new Fd(check(addon.memfdCreate(name, sizeBytes, flags), 'memfd_create', what)));
-    const memory = new SharedMemory(file, 0, sizeBytes, populate, false);
+    const isAdvised = hugePages === 'transparent';
+    const memory = undo.use(new SharedMemory(file, 0, sizeBytes, populate && !isAdvised, false));
+    if (isAdvised) {
+      addon.adviseHuge(memory.id, 0, sizeBytes);
+      // Only now: what was touched before keeps its small pages.
+      if (populate) new Uint8Array(memory.buffer).fill(0);
+    }
     undo.move();
     return memory;
   }

@@ -4,6 +4,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { type ErrorCode, errorCodes, MillraceError } from '../errors.ts';
 import type { ConnectionStatus, DaemonStatus } from '../proxy/status.ts';
+import type { BackendStatus } from '../remoting/index.ts';
 import type { ConnectionFilter } from './connection-filter.ts';
 import type { ErrorAnswer } from './errors.ts';
 
@@ -14,6 +15,8 @@ export interface ApiClientOptions {
   readonly socketPath: string;
   /** Of one answer. */
   readonly timeoutMs?: number;
+  /** Who should answer, and the command that starts it. Default: the daemon, `millrace up`. */
+  readonly who?: { readonly name: string; readonly command: string };
 }
 
 interface AskOptions {
@@ -23,10 +26,18 @@ interface AskOptions {
 export class ApiClient {
   readonly socketPath: string;
   readonly #timeoutMs: number;
+  readonly #who: { readonly name: string; readonly command: string };
 
-  constructor({ socketPath, timeoutMs = DEFAULT_TIMEOUT_MS }: ApiClientOptions) {
+  constructor(options: ApiClientOptions) {
+    const { socketPath, timeoutMs = DEFAULT_TIMEOUT_MS, who = { name: 'daemon', command: 'millrace up' } } = options;
     this.socketPath = socketPath;
     this.#timeoutMs = timeoutMs;
+    this.#who = who;
+  }
+
+  /** Of a backend. */
+  async guests(options: AskOptions = {}): Promise<BackendStatus> {
+    return (await this.#ask('GET', '/v1/guests', options)) as BackendStatus;
   }
 
   async status(options: AskOptions = {}): Promise<DaemonStatus> {
@@ -87,27 +98,28 @@ export class ApiClient {
     const what = status === 200 ? 'an answer of another version' : `status ${status}`;
     throw new MillraceError(
       'MILLRACE_ERR_FAILED',
-      `ask ${this.socketPath} for ${path}: ${what}; is it a millrace daemon?`,
+      `ask ${this.socketPath} for ${path}: ${what}; is it a millrace ${this.#who.name}?`,
     );
   }
 
   #lateError(path: string): MillraceError {
-    const message = `ask ${this.socketPath} for ${path}: no answer within ${this.#timeoutMs / 1000} s (the daemon is stopped or overloaded)`;
+    const message = `ask ${this.socketPath} for ${path}: no answer within ${this.#timeoutMs / 1000} s (the ${this.#who.name} is stopped or overloaded)`;
     return new MillraceError('MILLRACE_ERR_FAILED', message);
   }
 
   #unreachable(error: unknown): MillraceError {
     const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+    const { name, command } = this.#who;
     if (code === 'EACCES' || code === 'EPERM') {
-      const message = `talk to the daemon on ${this.socketPath}: permission denied (run as root, or as the daemon’s user)`;
+      const message = `talk to the ${name} on ${this.socketPath}: permission denied (run as root, or as the ${name}’s user)`;
       return new MillraceError('MILLRACE_ERR_PERMISSION', message, { cause: error });
     }
     if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ENOTSOCK') {
-      const message = `no daemon answers on ${this.socketPath} (start one with 'millrace up')`;
+      const message = `no ${name} answers on ${this.socketPath} (start one with '${command}')`;
       return new MillraceError('MILLRACE_ERR_NOT_RUNNING', message, { cause: error });
     }
     // ECONNRESET and the like: it ended while it was asked.
-    const message = `talk to the daemon on ${this.socketPath}: ${code} (it went away; start it with 'millrace up')`;
+    const message = `talk to the ${name} on ${this.socketPath}: ${code} (it went away; start it with '${command}')`;
     return new MillraceError('MILLRACE_ERR_NOT_RUNNING', message, { cause: error });
   }
 }

@@ -2,5 +2,11 @@
 
 export { ApiClient, type ApiClientOptions } from './client.ts';
 export { type ConnectionFilter, connectionModes } from './connection-filter.ts';
-export { type ControlServer, type ServerOptions, startServer } from './server.ts';
-export { DEFAULT_INSTANCE, findSocket, type SocketChoice, socketPathOf } from './socket-path.ts';
+export {
+  type BackendServerOptions,
+  type ControlServer,
+  type ServerOptions,
+  startBackendServer,
+  startServer,
+} from './server.ts';
+export { DEFAULT_INSTANCE, findSocket, runDirOf, type SocketChoice, socketPathOf } from './socket-path.ts';

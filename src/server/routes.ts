@@ -1,16 +1,14 @@
 // The control API: what each path answers, from a StatusSource. How it is reached is the server's business.
 
-import { type Context, Hono } from 'hono';
+import type { Context, Hono } from 'hono';
 import { UsageError } from '../errors.ts';
 import type { StatusSource } from '../proxy/status.ts';
 import { metricsContentType, metricsText } from '../telemetry/index.ts';
 import { type ConnectionFilter, filterKeys, isConnectionMode, selectConnections } from './connection-filter.ts';
-import { answerError, refusal, withinMs } from './errors.ts';
+import { refusal, withinMs } from './errors.ts';
 import { EventStream } from './event-stream.ts';
-import { isHostAllowed } from './host-check.ts';
+import { guardedApp } from './guarded-app.ts';
 
-/** No request needs a body; some clients send one. */
-const MAX_BODY_BYTES = 4096;
 const MAX_EVENT_STREAMS = 32;
 
 export interface RoutesOptions {
@@ -24,30 +22,9 @@ export interface RoutesOptions {
 }
 
 export function routes({ source, timeoutMs, streams, tcpHost }: RoutesOptions): Hono {
-  const app = new Hono();
+  const app = guardedApp(tcpHost);
   const ask = <T>(what: string, answer: Promise<T>): Promise<T> => withinMs(timeoutMs, what, answer);
   const status = () => ask('status', source.status());
-
-  app.onError((error, context) => answerError(context, error));
-  app.notFound((context) => refusal(context, 404, `there is no ${context.req.method} ${context.req.path}`));
-  if (tcpHost !== undefined) {
-    app.use(async (context, next) => {
-      const host = context.req.header('host');
-      if (isHostAllowed(host, tcpHost)) return next();
-      return refusal(context, 403, `host '${host ?? ''}' is not this server: ask for localhost or ${tcpHost}`);
-    });
-  }
-  // No answer depends on a body, and none is read: Node drops what came when the answer is out.
-  app.use(async (context, next) => {
-    const length = Number(context.req.header('content-length') ?? 0);
-    if (length > MAX_BODY_BYTES) return refusal(context, 413, 'the request is too large');
-    return next();
-  });
-  app.use(async (context, next) => {
-    await next();
-    context.header('cache-control', 'no-store');
-    context.header('x-content-type-options', 'nosniff');
-  });
 
   app.get('/v1/status', async (context) => context.json(await status()));
   app.get('/v1/connections', async (context) => {

@@ -1,4 +1,4 @@
-// The daemon's front door: the control API on a unix socket and, where configured, on a local TCP address.
+// The front door of a daemon or a backend: its control API on a unix socket and, where configured, on a local TCP address.
 
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
@@ -6,6 +6,8 @@ import { getRequestListener } from '@hono/node-server';
 import type { Hono } from 'hono';
 import { MillraceError } from '../errors.ts';
 import type { StatusSource } from '../proxy/status.ts';
+import type { BackendStatus } from '../remoting/index.ts';
+import { backendRoutes } from './backend-routes.ts';
 import type { EventStream } from './event-stream.ts';
 import { routes } from './routes.ts';
 import { listenUnix } from './unix-socket.ts';
@@ -17,14 +19,25 @@ const DEFAULT_TIMEOUT_MS = 5000;
 /** For answers under way when the server closes. */
 const GRACE_MS = 500;
 
-export interface ServerOptions {
-  readonly source: StatusSource;
+/** Where an API is reached. */
+export interface ServerAddress {
   /** See socketPathOf. */
   readonly socketPath: string;
   /** Port 0 takes any that is free. */
   readonly http?: { readonly host: string; readonly port: number };
+}
+
+interface AnswerOptions {
   /** How long the source may take for an answer. Default: 5 s. */
   readonly timeoutMs?: number;
+}
+
+export interface ServerOptions extends ServerAddress, AnswerOptions {
+  readonly source: StatusSource;
+}
+
+export interface BackendServerOptions extends ServerAddress, AnswerOptions {
+  readonly status: () => Promise<BackendStatus>;
 }
 
 export interface ControlServer extends AsyncDisposable {
@@ -37,24 +50,41 @@ export interface ControlServer extends AsyncDisposable {
 
 /** All of it, or nothing. Throws 'already running' when a living daemon has the socket. */
 export async function startServer(options: ServerOptions): Promise<ControlServer> {
-  const { source, socketPath, http, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const { source, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
   const streams = new Set<EventStream>();
-  const shared = { source, timeoutMs, streams };
+  const app = (tcpHost?: string): Hono =>
+    routes({ source, timeoutMs, streams, ...(tcpHost !== undefined && { tcpHost }) });
+  return serve(app, options, () => {
+    for (const stream of streams) stream.close();
+  });
+}
+
+/** The same of a backend. */
+export async function startBackendServer(options: BackendServerOptions): Promise<ControlServer> {
+  const { status, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+  const app = (tcpHost?: string): Hono =>
+    backendRoutes({ status, timeoutMs, ...(tcpHost !== undefined && { tcpHost }) });
+  return serve(app, options, () => {});
+}
+
+async function serve(
+  app: (tcpHost?: string) => Hono,
+  { socketPath, http }: ServerAddress,
+  hangUp: () => void,
+): Promise<ControlServer> {
   await using undo = new AsyncDisposableStack();
-  const local = serverOf(routes(shared));
+  const local = serverOf(app());
   undo.defer(() => closeServer(local));
   const unpublish = await listenUnix(local, socketPath);
   undo.defer(unpublish);
   let url: string | null = null;
   if (http !== undefined) {
-    const tcp = serverOf(routes({ ...shared, tcpHost: http.host }));
+    const tcp = serverOf(app(http.host));
     undo.defer(() => closeServer(tcp));
     url = urlOf(http.host, await listenTcp(tcp, http.host, http.port));
   }
   // Last in, first out: listeners of events are let go before their servers wait for them.
-  undo.defer(() => {
-    for (const stream of streams) stream.close();
-  });
+  undo.defer(hangUp);
   const all = undo.move();
   const close = async (): Promise<void> => {
     unpublish();

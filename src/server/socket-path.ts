@@ -43,7 +43,7 @@ export async function findSocket({ instance, socket }: SocketChoice, env: Env): 
   return join(folder, alive[0] ?? `${DEFAULT_INSTANCE}${suffix}`);
 }
 
-function runDirOf(env: Env): string {
+export function runDirOf(env: Env): string {
   const { MILLRACE_RUN_DIR: folder = '' } = env;
   return folder === '' ? DEFAULT_RUN_DIR : folder;
 }

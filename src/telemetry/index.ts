@@ -17,6 +17,7 @@ export {
   subscribe,
   type TroubleEvent,
 } from './channels.ts';
+export { guestMetricSpecs, guestMetricsText } from './guest-metrics.ts';
 export { type LogLevel, Logs, type LogsOptions, logLevels } from './logs.ts';
 export type { MetricSpec } from './metric-spec.ts';
 export { metricSpecs, metricsContentType, metricsText } from './metrics.ts';

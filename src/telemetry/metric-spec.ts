@@ -1,5 +1,6 @@
-// What a metric is: a name, its labels, a sentence, and how its samples follow from a DaemonStatus.
+// What a metric is: a name, its labels, a sentence, and how its samples follow from a status; and the text made of them.
 
+import { Counter, Gauge, prometheusContentType, Registry } from '@prometheus-io/client';
 import type { DaemonStatus } from '../proxy/status.ts';
 
 export type Labels = Readonly<Record<string, string>>;
@@ -9,23 +10,44 @@ export interface Sample {
   readonly value: number;
 }
 
-export interface MetricSpec {
+export interface MetricSpec<Status = DaemonStatus> {
   readonly name: string;
   readonly type: 'counter' | 'gauge';
   readonly labels: readonly string[];
   readonly help: string;
   /** Samples with the same labels are added up. */
-  readonly read: (status: DaemonStatus) => readonly Sample[];
+  readonly read: (status: Status) => readonly Sample[];
 }
 
 export function one(value: number): readonly Sample[] {
   return [{ value }];
 }
 
-export function counter(name: string, labels: readonly string[], help: string, read: MetricSpec['read']): MetricSpec {
+export function counter<Status = DaemonStatus>(
+  name: string,
+  labels: readonly string[],
+  help: string,
+  read: MetricSpec<Status>['read'],
+): MetricSpec<Status> {
   return { name, type: 'counter', labels, help, read };
 }
 
-export function gauge(name: string, labels: readonly string[], help: string, read: MetricSpec['read']): MetricSpec {
+export function gauge<Status = DaemonStatus>(
+  name: string,
+  labels: readonly string[],
+  help: string,
+  read: MetricSpec<Status>['read'],
+): MetricSpec<Status> {
   return { name, type: 'gauge', labels, help, read };
+}
+
+/** The whole exposition. A registry per scrape: two scrapes at once never see each other's halves. */
+export async function exposition<Status>(specs: readonly MetricSpec<Status>[], status: Status): Promise<string> {
+  const registry = new Registry(prometheusContentType);
+  for (const { name, type, labels: labelNames, help, read } of specs) {
+    const Metric = type === 'counter' ? Counter : Gauge;
+    const metric = new Metric({ name, help, labelNames: [...labelNames], registers: [registry] });
+    for (const { labels = {}, value } of read(status)) metric.inc({ ...labels }, value);
+  }
+  return registry.metrics();
 }

@@ -1,9 +1,9 @@
 // What Prometheus reads: every metric as a row that says how it follows from a DaemonStatus. docs/metrics.md lists the same rows.
 
-import { Counter, Gauge, type PrometheusContentType, prometheusContentType, Registry } from '@prometheus-io/client';
+import { type PrometheusContentType, prometheusContentType } from '@prometheus-io/client';
 import type { DaemonStatus } from '../proxy/status.ts';
 import { verdictWords } from '../steering/index.ts';
-import { counter, gauge, type MetricSpec, one } from './metric-spec.ts';
+import { counter, exposition, gauge, type MetricSpec, one } from './metric-spec.ts';
 import { linkMetrics, peerMetrics } from './peer-metrics.ts';
 
 export const metricsContentType: PrometheusContentType = prometheusContentType;
@@ -79,15 +79,8 @@ export const metricSpecs: readonly MetricSpec[] = [
   ...linkMetrics(),
 ];
 
-/** The whole exposition. A registry per scrape: two scrapes at once never see each other's halves. */
-export async function metricsText(status: DaemonStatus): Promise<string> {
-  const registry = new Registry(prometheusContentType);
-  for (const { name, type, labels: labelNames, help, read } of metricSpecs) {
-    const Metric = type === 'counter' ? Counter : Gauge;
-    const metric = new Metric({ name, help, labelNames: [...labelNames], registers: [registry] });
-    for (const { labels = {}, value } of read(status)) metric.inc({ ...labels }, value);
-  }
-  return registry.metrics();
+export function metricsText(status: DaemonStatus): Promise<string> {
+  return exposition(metricSpecs, status);
 }
 
 function laneSpecs(): readonly MetricSpec[] {

@@ -53,7 +53,12 @@ export const completionRow = {
   words: 12,
 } as const;
 
-export const completionFlags = { globalRoute: 1, hasImm: 2 } as const;
+export const completionFlags = {
+  globalRoute: 1,
+  hasImm: 2,
+  /** The sender asked to wake the receiver; only on devices whose attributes say that they mark it. */
+  solicited: 4,
+} as const;
 
 /** One completion as an object, for programs that do not count nanoseconds. */
 export interface Completion {

@@ -36,7 +36,7 @@ export {
   type QpType,
   qpStates,
 } from './qp-state.ts';
-export { listDevices, openDevice, registerProvider } from './registry.ts';
+export { listDevices, openDevice, openProvided, registerProvider } from './registry.ts';
 export { type Received, Requests, type SendOptions } from './requests.ts';
 export { Srq, type SrqOptions } from './srq.ts';
 export {

@@ -41,7 +41,10 @@ export class Pd extends VerbsObject {
     this.checkOpen();
     const { sizeBytes, access: flags = access.localWrite, hugePages = false } = options;
     using undo = new DisposableStack();
-    const memory = undo.use(SharedMemory.create({ sizeBytes, hugePages, name: 'mr' }));
+    checkCount('bytes of a region', sizeBytes, 1, this.device.attributes.maxMrBytes);
+    const memory = undo.use(
+      this.#pd.allocate?.({ sizeBytes, hugePages }) ?? SharedMemory.create({ sizeBytes, hugePages, name: 'mr' }),
+    );
     const mr = this.#register(memory, 0, sizeBytes, flags, true);
     undo.move();
     return mr;

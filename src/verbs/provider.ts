@@ -48,6 +48,8 @@ export interface DeviceAttributes {
   readonly maxMessageBytes: number;
   /** `none`, `device` (among users of this device) or `global` (with the CPUs, too). */
   readonly atomics: 'none' | 'device' | 'global';
+  /** Completions say whether they were solicited (`completionFlags.solicited`). */
+  readonly marksSolicited?: boolean;
 }
 
 /** Something happened that no completion tells. */
@@ -79,6 +81,8 @@ export interface ProviderDevice {
 }
 
 export interface ProviderPd {
+  /** Memory for `Pd.allocate`, where only some memory can be registered. Default: any memfd. */
+  allocate?(options: { readonly sizeBytes: number; readonly hugePages: boolean }): SharedMemory;
   registerMr(spec: MrSpec): ProviderMr;
   createSrq(spec: SrqSpec): ProviderSrq;
   createQp(spec: QpSpec): ProviderQp;

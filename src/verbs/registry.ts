@@ -3,7 +3,7 @@
 import { UnsupportedError, UsageError } from '../errors.ts';
 import { didYouMean } from '../suggest.ts';
 import { Device } from './device.ts';
-import type { DeviceInfo, Provider } from './provider.ts';
+import type { DeviceInfo, Provider, ProviderDevice } from './provider.ts';
 
 const providers: Provider[] = [];
 
@@ -18,6 +18,11 @@ export function listDevices(): readonly DeviceInfo[] {
 
 /** By name; without one, the first there is. */
 export function openDevice(name?: string): Device {
+  return new Device(openProvided(name));
+}
+
+/** As `openDevice`, without the object model: for providers that stand in front of another. */
+export function openProvided(name?: string): ProviderDevice {
   const devices = listDevices();
   const info = name === undefined ? devices[0] : devices.find((device) => device.name === name);
   if (info === undefined) {
@@ -27,5 +32,5 @@ export function openDevice(name?: string): Device {
   }
   const provider = providers.find((candidate) => candidate.name === info.provider);
   if (provider === undefined) throw new UnsupportedError(`open ${info.name}: its provider is gone`);
-  return new Device(provider.openDevice(info.name));
+  return provider.openDevice(info.name);
 }

@@ -49,17 +49,24 @@ describe('the package, installed elsewhere', () => {
       `import { SharedMemory, type Address } from 'millrace/native';
 import { Lab } from 'millrace/lab';
 import { MillraceError } from 'millrace';
+import { TransferLibrary } from 'millrace/transfer';
 import { listDevices, openDevice } from 'millrace/verbs';
+import { createLocalStream, openLocalProducer } from 'millrace/vortex';
 using memory: SharedMemory = SharedMemory.create({ sizeBytes: 4096 });
 new Uint8Array(memory.buffer)[0] = 42;
 const address: Address = { family: 'ipv4', host: '127.0.0.1', port: 1 };
 using device = openDevice('soft-tcp');
 console.log(new Uint8Array(memory.buffer)[0], typeof Lab.create, MillraceError.name, address.port);
 console.log(listDevices().length, device.port().state);
+await using library = await TransferLibrary.open({ nodeId: 1, device: 'soft-tcp' });
+console.log(library.allocate({ sizeBytes: 8 }).bytes.length);
+using stream = createLocalStream(10);
+await using producer = openLocalProducer(stream.producer);
+console.log((await producer.blocks().next()).bytes.length);
 `,
     );
     const { stdout } = await run(node, ['user.ts'], { env, cwd: dir });
-    assert.equal(stdout, '42 function MillraceError 1\n3 ACTIVE\n');
+    assert.equal(stdout, '42 function MillraceError 1\n3 ACTIVE\n8\n10\n');
     const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'esnext', '--types', 'node'];
     const roots = ['--typeRoots', join(root, 'node_modules/@types')];
     await run(join(root, 'node_modules/.bin/tsc'), [...options, ...roots, 'user.ts'], { cwd: dir });

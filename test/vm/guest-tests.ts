@@ -24,6 +24,9 @@ export interface GuestTestOptions {
   /** Words before and after the program. */
   readonly prefix?: readonly string[];
   readonly arguments?: readonly string[];
+  /** Node and the program, in place of its source as it is here. */
+  readonly words?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** `file` is one of guest/. */
@@ -34,15 +37,16 @@ export async function tellGuestTests(
   options: GuestTestOptions,
 ): Promise<void> {
   const reporter = fileURLToPath(new URL('reporter.ts', folder));
+  const [program = '', ...rest] = options.words ?? [...guestNode, fileURLToPath(new URL(file, folder))];
   const words = [
     ...(options.prefix ?? []),
-    ...guestNode,
+    program,
     `--test-reporter=${reporter}`,
-    fileURLToPath(new URL(file, folder)),
+    ...rest,
     ...(options.arguments ?? []),
   ];
   const { status, signal, stdout, stderr } = await guest.run(words, {
-    env: guestEnv,
+    env: options.env ?? guestEnv,
     timeoutMs: options.timeoutMs,
   });
   const tests = stdout

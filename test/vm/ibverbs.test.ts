@@ -5,10 +5,13 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Guest } from '../../src/lab/vm/index.ts';
+import { buildArchive } from './guest-archive.ts';
 import { guestEnv, guestNode, tellGuestTests } from './guest-tests.ts';
 
 const millrace = [...guestNode, fileURLToPath(new URL('../../src/cli/bin.ts', import.meta.url))];
 const minuteMs = 60_000;
+const remoteSuite = 'test/vm/guest/conformance-remote-rxe.ts';
+const remoteBackend = 'test/vm/guest/remote-backend.ts';
 const env = guestEnv;
 
 describe('ibverbs on rxe', () => {
@@ -25,6 +28,30 @@ describe('ibverbs on rxe', () => {
 
   test('beyond the suite', { timeout: 3 * minuteMs }, (t) =>
     tellGuestTests(t, guest, 'rxe.ts', { least: 12, timeoutMs: 2 * minuteMs }),
+  );
+
+  test('a backend in the guest serves another process there', { timeout: 3 * minuteMs }, async (t) => {
+    using archive = buildArchive([remoteSuite, remoteBackend, 'src/remoting/guest-worker.ts']);
+    const folder = '/tmp/remoting';
+    await guest.runOk(['sh', '-c', `mkdir ${folder} && tar -xf ${archive.path} -C ${folder}`]);
+    const compiled = (file: string): string => `${folder}/${file.replace(/ts$/, 'js')}`;
+    const socketPath = '/tmp/backend.sock';
+    const ending = new AbortController();
+    const listening = Promise.withResolvers<void>();
+    const serving = guest.run([...guestNode, compiled(remoteBackend), socketPath, 'rxe0'], {
+      env,
+      signal: ending.signal,
+      onOutput: () => listening.resolve(),
+    });
+    serving.catch(() => {});
+    await Promise.race([listening.promise, serving]);
+    const words = [...guestNode, compiled(remoteSuite), socketPath];
+    await tellGuestTests(t, guest, remoteSuite, { least: 20, timeoutMs: 2 * minuteMs, words });
+    ending.abort(new Error('the suite is over'));
+  });
+
+  test('streams, by every strategy', { timeout: 3 * minuteMs }, (t) =>
+    tellGuestTests(t, guest, 'vortex-rxe.ts', { least: 3, timeoutMs: 2 * minuteMs }),
   );
 
   test('millrace dev shows it as ibv_devinfo does', { timeout: minuteMs }, async () => {

@@ -8,4 +8,4 @@ export { extraModules } from './modules.ts';
 export { GuestPair, type PairOptions, pairAddresses } from './pair.ts';
 export type { RxeDevice, RxeOptions } from './rxe.ts';
 export type { CommandResult, OutputName, RunOptions } from './session.ts';
-export type { GuestOptions, NetworkOptions } from './spec.ts';
+export type { GuestOptions, NetworkOptions, SharingOptions } from './spec.ts';

@@ -12,9 +12,9 @@ import type { Image } from './image.ts';
 import { emptyFolders, kernelArguments } from './init.ts';
 import type { Link } from './link.ts';
 import { type QemuExit, QemuProcess } from './process.ts';
-import { agentFd, type Nic, qemuArguments } from './qemu.ts';
+import { agentFd, type Nic, qemuArguments, type Sharing } from './qemu.ts';
 import { AgentSession } from './session.ts';
-import type { GuestSpec } from './spec.ts';
+import type { GuestSpec, SharingOptions } from './spec.ts';
 
 /** Five seconds are usual; a machine that is busy otherwise takes several times that. */
 const bootTimeoutMs = 120_000;
@@ -36,16 +36,19 @@ export class Machine implements AsyncDisposable {
     this.#capture = capture;
     this.#evidenceName = `${new Date().toISOString().replaceAll(':', '-')}-${spec.name}-${process.pid}`;
     const nic = link === null ? undefined : nicOf(link, capture);
+    const { sharing } = spec;
+    const cardFds = [capture?.fd, link?.fd].filter((fd) => fd != null);
     const args = qemuArguments({
       ...spec,
       ...image,
       accelerator: accelerator(),
       kernelArguments: kernelArguments({ ...spec, node: process.execPath, keep: keptPaths(spec.share) }),
       nic,
+      sharing: sharing && inQemu(sharing, agentFd + 1 + cardFds.length),
       extra: spec.qemuArguments,
     });
     const host = link?.host ?? null;
-    const fds = [capture?.fd, link?.fd].filter((fd) => fd != null);
+    const fds = [...cardFds, ...(sharing === undefined ? [] : sharedFds(sharing))];
     this.qemu = new QemuProcess(args, fds, host === null ? undefined : (...words) => host.spawn(...words));
     this.session = new AgentSession(this.qemu.agentStream, spec.name);
     void this.qemu.exited.then((exit) => this.session.fail(this.#died(exit)));
@@ -126,6 +129,19 @@ function nicOf(link: Link, capture: Capture | null): Nic {
     // The second-lowest bit of the first byte: a local address, of no maker.
     mac: `52:54:00${randomBytes(3).toString('hex').replaceAll(/../g, ':$&')}`,
     ...(capture === null ? {} : { captureFile: `/dev/fd/${next}` }),
+  };
+}
+
+/** In the order in which QEMU inherits them. */
+function sharedFds({ memory, ports, monitorFd }: SharingOptions): readonly number[] {
+  return [memory.fd, ...ports.map(({ fd }) => fd), ...(monitorFd === undefined ? [] : [monitorFd])];
+}
+
+function inQemu({ memory, ports, monitorFd }: SharingOptions, first: number): Sharing {
+  return {
+    memory: { ...memory, fd: first },
+    ports: ports.map(({ name }, index) => ({ name, fd: first + 1 + index })),
+    ...(monitorFd !== undefined && { monitorFd: first + 1 + ports.length }),
   };
 }
 

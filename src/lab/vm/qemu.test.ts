@@ -61,3 +61,15 @@ test('a network card leads where it shall, and is recorded where it shall', () =
     'filter-dump,id=dump0,netdev=net0,file=/dev/fd/4',
   ]);
 });
+
+test('shared memory, ports and the monitor are inherited descriptors without names', () => {
+  const ports = [{ name: 'millrace.remoting', fd: 5 }];
+  const args = qemuArguments({ ...spec, sharing: { memory: { fd: 4, sizeBytes: 4096 }, ports, monitorFd: 6 } });
+  assert.deepEqual(valuesOf(args, '-object'), ['memory-backend-file,id=shared,mem-path=/dev/fd/4,size=4096,share=on']);
+  assert.deepEqual(valuesOf(args, '-device').slice(3), [
+    'ivshmem-plain,memdev=shared',
+    'virtserialport,chardev=port0,id=port0,name=millrace.remoting',
+  ]);
+  assert.deepEqual(valuesOf(args, '-chardev').slice(1), ['socket,id=port0,fd=5', 'socket,id=monitor,fd=6']);
+  assert.deepEqual(valuesOf(args, '-mon'), ['chardev=monitor,mode=control']);
+});

@@ -14,6 +14,7 @@ export interface MachineSpec {
   readonly kernelArguments: readonly string[];
   readonly share?: string | undefined;
   readonly nic?: Nic | undefined;
+  readonly sharing?: Sharing | undefined;
   /** Passed on as they are. */
   readonly extra: readonly string[];
 }
@@ -30,6 +31,13 @@ export type NicBackend =
   | { readonly kind: 'user' }
   | { readonly kind: 'tap'; readonly device: string }
   | { readonly kind: 'cable'; readonly fd: number };
+
+/** With QEMU's own numbers of the descriptors. */
+export interface Sharing {
+  readonly memory: { readonly fd: number; readonly sizeBytes: number };
+  readonly ports: readonly { readonly name: string; readonly fd: number }[];
+  readonly monitorFd?: number | undefined;
+}
 
 type Option = readonly [string, string];
 
@@ -76,6 +84,7 @@ export function qemuArguments(spec: MachineSpec): readonly string[] {
     ['-chardev', `socket,id=agent,fd=${agentFd}`],
     ['-device', `virtserialport,chardev=agent,name=${agentPort}`],
     ...(spec.nic === undefined ? [] : nicOptions(spec.nic)),
+    ...(spec.sharing === undefined ? [] : sharingOptions(spec.sharing)),
   ];
   return ['-nodefaults', '-no-user-config', '-no-reboot', ...options.flat(), ...spec.extra];
 }
@@ -103,6 +112,24 @@ function nicOptions({ backend, mac, captureFile }: Nic): readonly Option[] {
   ];
   if (captureFile === undefined) return card;
   return [...card, ['-object', `filter-dump,id=dump0,netdev=net0,file=${escapeCommas(captureFile)}`]];
+}
+
+/** After the agent's port, on the same virtio-serial device. */
+function sharingOptions({ memory, ports, monitorFd }: Sharing): readonly Option[] {
+  return [
+    ['-object', `memory-backend-file,id=shared,mem-path=/dev/fd/${memory.fd},size=${memory.sizeBytes},share=on`],
+    ['-device', 'ivshmem-plain,memdev=shared'],
+    ...ports.flatMap(({ name, fd }, index): readonly Option[] => [
+      ['-chardev', `socket,id=port${index},fd=${fd}`],
+      ['-device', `virtserialport,chardev=port${index},id=port${index},name=${name}`],
+    ]),
+    ...(monitorFd === undefined
+      ? []
+      : ([
+          ['-chardev', `socket,id=monitor,fd=${monitorFd}`],
+          ['-mon', 'chardev=monitor,mode=control'],
+        ] as const)),
+  ];
 }
 
 function backendWord(backend: NicBackend): string {

@@ -20,6 +20,8 @@ const wrong: readonly (readonly [GuestOptions, RegExp])[] = [
   [{ network: { address: ['10.0.0.1/24\nlink del eth0'] } }, /no address/],
   [{ network: { hostAddress: ['10.0.0.1/24'] } }, /without a host/],
   [{ network: { mtu: 100 } }, /mtu 100/],
+  [{ sharing: { memory: { fd: 3, sizeBytes: 12_288 }, ports: [] } }, /12288 bytes of shared memory.*power of two/],
+  [{ sharing: { memory: { fd: 3, sizeBytes: 4096 }, ports: [{ name: 'a,b', fd: 4 }] } }, /the name of a port/],
 ];
 
 for (const [options, message] of wrong) {

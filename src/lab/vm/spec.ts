@@ -24,12 +24,24 @@ export interface GuestOptions {
   readonly failureDir?: string;
   /** More of QEMU's arguments, say for another device. */
   readonly qemuArguments?: readonly string[];
+  /** Memory that the guest shares with whoever has its descriptor, and streams into the guest. */
+  readonly sharing?: SharingOptions;
   /** Where kernel and initrd are kept; for tests. */
   readonly cacheDir?: string;
   /** Ends the guest, also after it has booted. */
   readonly signal?: AbortSignal;
   /** Told before something that takes long: a download, say. */
   readonly onProgress?: (message: string) => void;
+}
+
+/** QEMU gets copies of the descriptors; the caller closes its own once the guest has booted. */
+export interface SharingOptions {
+  /** The guest has it as an ivshmem device (PCI 1af4:1110), in its third resource. Its size must be a power of two. */
+  readonly memory: { readonly fd: number; readonly sizeBytes: number };
+  /** Virtio-serial ports, each a stream socket: /dev/vport… in the guest, found by /sys/class/virtio-ports/…/name. */
+  readonly ports: readonly { readonly name: string; readonly fd: number }[];
+  /** A stream socket for QEMU's own protocol (QMP), which tells when a port is opened and closed in the guest. */
+  readonly monitorFd?: number;
 }
 
 export interface NetworkOptions {
@@ -53,10 +65,12 @@ export interface GuestSpec {
   readonly limitMs: number;
   readonly failureDir: string;
   readonly qemuArguments: readonly string[];
+  readonly sharing: SharingOptions | undefined;
 }
 
 const limits = { memoryMb: [256, 65_536], cpus: [1, 64], mtu: [576, 65_535], limitMs: [1, 86_400_000] } as const;
 const namePattern = /^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$/;
+const portPattern = /^[a-z][a-z0-9.-]{0,62}$/;
 /** They become lines of an `ip -batch`, so nothing else may be in them. */
 export const addressPattern = /^[0-9a-fA-F:.]{2,45}\/\d{1,3}$/;
 /** QEMU itself, beside the guest's memory. */
@@ -73,6 +87,7 @@ export function guestSpec(options: GuestOptions): GuestSpec {
     );
   }
   if (network !== undefined) checkNetwork(network);
+  if (options.sharing !== undefined) checkSharing(options.sharing);
   return {
     name,
     memoryMb: whole('memoryMb', options.memoryMb ?? 1024),
@@ -82,6 +97,7 @@ export function guestSpec(options: GuestOptions): GuestSpec {
     limitMs: whole('limitMs', options.limitMs ?? 600_000),
     failureDir: resolve(options.failureDir ?? 'build/vm/failures'),
     qemuArguments: options.qemuArguments ?? [],
+    sharing: options.sharing,
   };
 }
 
@@ -107,6 +123,14 @@ function checkNetwork({ address = [], hostAddress = [], host, mtu }: NetworkOpti
     throw new UsageError(`vm: ${JSON.stringify(wrong)} is no address with a prefix length, as 10.88.0.2/24`);
   if (host === undefined && hostAddress.length > 0) throw new UsageError('vm: hostAddress without a host');
   if (mtu !== undefined) whole('mtu', mtu);
+}
+
+function checkSharing({ memory, ports }: SharingOptions): void {
+  const { sizeBytes } = memory;
+  const isPower = Number.isSafeInteger(sizeBytes) && sizeBytes >= 4096 && Number.isInteger(Math.log2(sizeBytes));
+  if (!isPower) throw new UsageError(`vm: ${sizeBytes} bytes of shared memory: PCI devices have a power of two`);
+  const wrong = ports.find(({ name }) => !portPattern.test(name));
+  if (wrong !== undefined) throw new UsageError(`vm: ${JSON.stringify(wrong.name)} cannot be the name of a port`);
 }
 
 /** Before QEMU takes it page by page, and something else on the machine is killed for it. */

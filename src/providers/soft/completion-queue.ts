@@ -91,7 +91,8 @@ export class SoftCq implements ProviderCq {
     rows[row + completionRow.sourceQp] = sourceQp;
     // Only datagrams name their sender, and they have a route header.
     const route = sourceQp === 0 ? 0 : completionFlags.globalRoute;
-    rows[row + completionRow.flags] = (hasImm ? completionFlags.hasImm : 0) | route;
+    const solicited = isSolicited ? completionFlags.solicited : 0;
+    rows[row + completionRow.flags] = (hasImm ? completionFlags.hasImm : 0) | route | solicited;
     this.#count++;
     const isEvent = this.#armed === 'any' || isSolicited || status !== completionStatuses.SUCCESS;
     if (this.#armed !== 'no' && isEvent) {

@@ -47,6 +47,7 @@ export const softAttributes: DeviceAttributes = {
   maxRdAtomic: 128,
   maxMessageBytes: MAX_MESSAGE_BYTES,
   atomics: 'global',
+  marksSolicited: true,
 };
 
 /** How often a device that is only polled looks at its descriptors: they tell of new peers and of dead ones. */

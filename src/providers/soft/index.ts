@@ -38,7 +38,8 @@ function guid(): string {
   return processGuid;
 }
 
-function open(options: SoftDeviceOptions): ProviderDevice {
+/** As `openSoftDevice`, without the object model. */
+export function openSoftProvided(options: SoftDeviceOptions): ProviderDevice {
   const { wire, faults } = options;
   if (faults !== undefined) checkFaultPlan(faults);
   const address = options.address ?? process.env.MILLRACE_SOFT_ADDRESS ?? '127.0.0.1';
@@ -59,11 +60,11 @@ function open(options: SoftDeviceOptions): ProviderDevice {
 
 /** A soft device with settings of its own; `openDevice('soft-tcp')` and its like take the defaults. */
 export function openSoftDevice(options: SoftDeviceOptions): Device {
-  return new Device(open(options));
+  return new Device(openSoftProvided(options));
 }
 
 export const softProvider: Provider = {
   name: 'soft',
   listDevices: () => softWires.map(infoOf),
-  openDevice: (name) => open({ wire: softWires.find((wire) => name === `soft-${wire}`) ?? 'shm' }),
+  openDevice: (name) => openSoftProvided({ wire: softWires.find((wire) => name === `soft-${wire}`) ?? 'shm' }),
 };

@@ -3,13 +3,14 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { UsageError } from '../../errors.ts';
+import { hangUp } from '../../hang-up.ts';
+import { Heartbeat } from '../../heartbeat.ts';
+import { readable } from '../../mutual-tls.ts';
 import { LineSplitter, MAX_ENDPOINTS_PER_LINE } from '../../relay/announcement-protocol.ts';
 import type { Endpoint } from '../../steering/index.ts';
-import { decodeMessage, encodeMessage, type Message, type PeerMessage, readable } from './control-protocol.ts';
+import { decodeMessage, encodeMessage, type Message, type PeerMessage } from './control-protocol.ts';
 import type { HeartbeatSpec, PeerHello } from './control-spec.ts';
 import type { Handshake } from './handshake.ts';
-import { hangUp } from './hang-up.ts';
-import { Heartbeat } from './heartbeat.ts';
 import { LineBudget } from './line-budget.ts';
 
 /** More than this waits to be sent: the peer does not read. */

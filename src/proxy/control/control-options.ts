@@ -1,10 +1,10 @@
 // Checks what a control plane is asked to be before it is started.
 
 import { UsageError } from '../../errors.ts';
+import { checkSecurity } from '../../mutual-tls.ts';
 import { isPeerName } from '../../relay/announcement-protocol.ts';
 import { checkHello } from './control-protocol.ts';
 import type { ControlPeer, ControlPlaneOptions, HeartbeatSpec } from './control-spec.ts';
-import { checkSecurity } from './transport-security.ts';
 
 const DEFAULT_HEARTBEAT_MS = 1000;
 const DEFAULT_DEAD_MS = 4000;

@@ -30,7 +30,7 @@ describe('the control plane', { concurrency: true }, () => {
     await assert.rejects(start({ hello: { incarnation: makeNonce(), lanes: 65, wires: [] } }), /lanes/);
     await assert.rejects(start({ security: { kind: 'tls', ca: '', cert: '', key: '' } }), {
       code: 'MILLRACE_ERR_USAGE',
-      message: /the CA, certificate or key of this daemon cannot be used/,
+      message: /the CA, certificate or key cannot be used/,
     });
   });
 

@@ -2,6 +2,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, UsageError } from '../../errors.ts';
+import { checkSecurity, dial } from '../../mutual-tls.ts';
 import { MAX_ENDPOINTS_PER_PEER } from '../../relay/announced-table.ts';
 import { type Endpoint, formatEndpoint } from '../../steering/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
@@ -20,7 +21,6 @@ import { Handshake } from './handshake.ts';
 import { PeerCaller } from './peer-caller.ts';
 import { identifyCaller, localAddressFor } from './peer-identity.ts';
 import { PeerSession } from './peer-session.ts';
-import { checkSecurity, dial } from './transport-security.ts';
 import { TroubleFilter } from './trouble-filter.ts';
 
 interface Entry {

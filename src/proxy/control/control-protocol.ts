@@ -15,6 +15,7 @@
 // A message has the parts that are shown here and no others. What does not fit is answered with `refused`.
 
 import { UsageError } from '../../errors.ts';
+import { readable } from '../../mutual-tls.ts';
 import { isPeerName, MAX_ENDPOINTS_PER_LINE } from '../../relay/announcement-protocol.ts';
 import { type Endpoint, formatEndpoint, parseEndpoint } from '../../steering/index.ts';
 import type { PeerHello } from './control-spec.ts';
@@ -29,7 +30,6 @@ export const MAX_LINK_BODY_DEPTH = 16;
 const MAX_WIRES = 8;
 const MAX_WIRE_LENGTH = 64;
 const MAX_ENDPOINT_LENGTH = 60;
-const MAX_REASON_LENGTH = 200;
 /** Around the body of a link message: `{"link":63,"body":}`. */
 const LINK_FRAME_BYTES = 19;
 const hexPattern = /^[0-9a-f]{32}$/;
@@ -114,11 +114,6 @@ function messageOf(line: string): Message {
 /** A hello that this side could send. Throws a UsageError when it is none. */
 export function checkHello(hello: PeerHello): void {
   helloOf({ millrace: 'control', version: CONTROL_VERSION, ...hello });
-}
-
-/** For people to read: short, and nothing that moves a cursor. */
-export function readable(text: string): string {
-  return text.replaceAll(/[^\x20-\x7e]/g, '?').slice(0, MAX_REASON_LENGTH);
 }
 
 function parseObject(line: string): Body {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { connect } from 'node:tls';
+import { checkSecurity } from '../../mutual-tls.ts';
 import type { ControlSecurity } from './control-spec.ts';
 import { CertificateFolder } from './fixtures/certificates.ts';
 import { freePort, insecure, Party, peer, until } from './fixtures/party.ts';
 import { helloLine, Stranger } from './fixtures/stranger.ts';
-import { checkSecurity } from './transport-security.ts';
 
 const folder = new CertificateFolder();
 after(() => folder[Symbol.dispose]());

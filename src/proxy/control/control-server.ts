@@ -4,10 +4,10 @@ import type { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { MillraceError } from '../../errors.ts';
+import { allClosed, hangUp } from '../../hang-up.ts';
+import { acceptTls, TLS_FIRST_BYTE } from '../../mutual-tls.ts';
 import { encodeMessage } from './control-protocol.ts';
 import type { ControlAddress, ControlSecurity } from './control-spec.ts';
-import { allClosed, hangUp } from './hang-up.ts';
-import { acceptTls, TLS_FIRST_BYTE } from './transport-security.ts';
 import { type Guest, WaitingRoom } from './waiting-room.ts';
 
 const MAX_CALLERS = 1024;

@@ -1,7 +1,12 @@
 // What the control plane is made from and what it tells: plain data, and the handlers of whoever owns it.
 
 import type { MillraceError } from '../../errors.ts';
+import type { HeartbeatSpec } from '../../heartbeat.ts';
+import type { ControlSecurity } from '../../mutual-tls.ts';
 import type { Endpoint } from '../../steering/index.ts';
+
+export type { HeartbeatSpec } from '../../heartbeat.ts';
+export type { ControlSecurity } from '../../mutual-tls.ts';
 
 export interface ControlAddress {
   readonly host: string;
@@ -13,11 +18,6 @@ export interface ControlPeer extends ControlAddress {
   readonly name: string;
   readonly source: 'config' | 'etcd';
 }
-
-/** PEM texts. `ca` is the only authority: those that come with Node count for nothing. */
-export type ControlSecurity =
-  | { readonly kind: 'tls'; readonly ca: string; readonly cert: string; readonly key: string }
-  | { readonly kind: 'insecure' };
 
 export interface PeerHello {
   readonly name: string;
@@ -37,13 +37,6 @@ export interface ControlHandlers {
   /** `body` is an object of limited size and depth; what is in it was not looked at. */
   onLink(peer: string, link: number, body: object): void;
   onTrouble(error: MillraceError): void;
-}
-
-export interface HeartbeatSpec {
-  /** Between two pings. */
-  readonly heartbeatMs: number;
-  /** A peer silent for so long is gone. */
-  readonly deadMs: number;
 }
 
 export interface ControlPlaneOptions extends Partial<HeartbeatSpec> {

@@ -2,11 +2,11 @@
 
 import { isIP } from 'node:net';
 import { UsageError } from '../../errors.ts';
+import { nameTrouble } from '../../mutual-tls.ts';
 import { ip } from '../../native/index.ts';
 import { endpointOf, formatEndpoint } from '../../steering/index.ts';
 import type { Caller } from './control-server.ts';
 import type { ControlAddress, ControlPeer, ControlSecurity } from './control-spec.ts';
-import { nameTrouble } from './transport-security.ts';
 
 /** Throws a UsageError when the caller is not the peer it says it is. `peer`: who is known by that name. */
 export function identifyCaller(

@@ -1,10 +1,16 @@
-// The pulse of a control connection: pings at an interval, and notices when nothing comes back.
+// The pulse of a connection: pings at an interval, and notices when nothing comes back.
 
-import { UsageError } from '../../errors.ts';
-import type { HeartbeatSpec } from './control-spec.ts';
+import { UsageError } from './errors.ts';
 
 /** A peer that talks but leaves so many pings unanswered is not well. */
 const MAX_UNANSWERED = 64;
+
+export interface HeartbeatSpec {
+  /** Between two pings. */
+  readonly heartbeatMs: number;
+  /** A peer silent for so long is gone. */
+  readonly deadMs: number;
+}
 
 export interface HeartbeatOptions extends HeartbeatSpec {
   readonly ping: (number: number) => void;

@@ -1,15 +1,26 @@
-// TLS between daemons: both show a certificate of the same authority, and a certificate is worth the name that is in it.
+// TLS between two programs of millrace: both show a certificate of the same authority, and a certificate is worth the name that is in it.
 
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect as connectTls, createSecureContext, createServer, type TLSSocket } from 'node:tls';
-import { UsageError } from '../../errors.ts';
-import { readable } from './control-protocol.ts';
-import type { ControlPeer, ControlSecurity } from './control-spec.ts';
+import { UsageError } from './errors.ts';
+
+/** PEM texts. `ca` is the only authority: those that come with Node count for nothing. */
+export type ControlSecurity =
+  | { readonly kind: 'tls'; readonly ca: string; readonly cert: string; readonly key: string }
+  | { readonly kind: 'insecure' };
+
+export interface DialedPeer {
+  readonly host: string;
+  readonly port: number;
+  /** What its certificate must say; undefined: anybody of the authority will do. */
+  readonly name?: string | undefined;
+}
 
 export type TlsSecurity = Extract<ControlSecurity, { readonly kind: 'tls' }>;
 
 const TLS_VERSION = 'TLSv1.3';
+const MAX_REASON_LENGTH = 200;
 /** First byte of a TLS connection: the record type of a handshake. No JSON begins with it. */
 export const TLS_FIRST_BYTE = 0x16;
 
@@ -25,7 +36,7 @@ export function checkSecurity(security: ControlSecurity): void {
     createSecureContext({ ca, cert, key });
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new UsageError(`the CA, certificate or key of this daemon cannot be used: ${readable(why)}`, {
+    throw new UsageError(`the CA, certificate or key cannot be used: ${readable(why)}`, {
       cause: error,
     });
   }
@@ -45,7 +56,7 @@ export interface Dialed {
   readonly ready: 'connect' | 'secureConnect';
 }
 
-export function dial(peer: ControlPeer, security: ControlSecurity, localAddress: string | undefined): Dialed {
+export function dial(peer: DialedPeer, security: ControlSecurity, localAddress: string | undefined): Dialed {
   const where = { host: peer.host, port: peer.port, ...(localAddress === undefined ? {} : { localAddress }) };
   if (security.kind === 'insecure') return { socket: connectPlain(where), ready: 'connect' };
   const { ca, cert, key } = security;
@@ -56,6 +67,7 @@ export function dial(peer: ControlPeer, security: ControlSecurity, localAddress:
     key,
     minVersion: TLS_VERSION,
     checkServerIdentity: (_host, { raw }) => {
+      if (peer.name === undefined) return undefined;
       const trouble = nameTrouble(new X509Certificate(raw), peer.name);
       return trouble === undefined ? undefined : new UsageError(trouble);
     },
@@ -120,4 +132,9 @@ export function acceptTls(raw: Socket, { ca, cert, key }: TlsSecurity, outcome: 
 function verdictOf({ authorizationError }: TLSSocket): string {
   // Declared as an error; it is its code.
   return readable(String(authorizationError));
+}
+
+/** For people to read: short, and nothing that moves a cursor. */
+export function readable(text: string): string {
+  return text.replaceAll(/[^\x20-\x7e]/g, '?').slice(0, MAX_REASON_LENGTH);
 }

@@ -1,0 +1,14 @@
+// `millrace guest`: the guests that a backend serves.
+
+import type { AddCommand } from './command.ts';
+import { addGuestRun } from './guest-run.ts';
+import { addGuestShow } from './guest-show.ts';
+
+export const addGuest: AddCommand = (program, context) => {
+  const guest = program
+    .command('guest')
+    .description('The guests of a backend: virtual machines, containers, processes.')
+    .enablePositionalOptions();
+  addGuestShow(guest, context);
+  addGuestRun(guest, context);
+};

@@ -1,0 +1,125 @@
+// Completion queues of a remote device: polled in shared memory, without a word to the backend.
+
+import type { SharedMemory } from '../../native/index.ts';
+import { armings, completionRing } from '../../remoting/protocol.ts';
+import { completionRingShape } from '../../remoting/ring-layout.ts';
+import { type CompletionBatch, completionRow, completionStatuses, type ProviderCq } from '../../verbs/index.ts';
+import type { RemoteChannel } from './channel.ts';
+import type { RemoteDevice } from './device.ts';
+import type { PollPatience } from './poll-patience.ts';
+
+const ROW = completionRow.words;
+/** At most: completions of another CQ do not end it. */
+const NAP_NS = 200_000;
+
+export class RemoteCq implements ProviderCq {
+  readonly handle: number;
+  readonly channel: RemoteChannel | undefined;
+  readonly #device: RemoteDevice;
+  readonly #memory: SharedMemory;
+  readonly #words: Uint32Array;
+  readonly #mask: number;
+  readonly #slots: number;
+  readonly #patience: PollPatience;
+  #consumed = 0;
+  /** Armed, and no event yet. */
+  #isArmed = false;
+  /** Completions that no backend gives any more, as flat rows. */
+  #flushed: number[] = [];
+
+  constructor(
+    device: RemoteDevice,
+    handle: number,
+    entries: number,
+    memory: SharedMemory,
+    channel: RemoteChannel | undefined,
+  ) {
+    this.#device = device;
+    this.#patience = device.connection.patience;
+    this.handle = handle;
+    this.channel = channel;
+    this.#memory = memory;
+    this.#words = new Uint32Array(memory.buffer);
+    this.#slots = completionRingShape(entries).slots;
+    this.#mask = this.#slots - 1;
+  }
+
+  poll(batch: CompletionBatch): number {
+    const ring = this.#words;
+    // Partner: the backend's store after it has written the rows.
+    const waiting = (Atomics.load(ring, completionRing.produced) - this.#consumed) >>> 0;
+    if (waiting === 0) return this.#pollNothing(batch);
+    this.#patience.found();
+    const count = Math.min(waiting, batch.capacity, this.#slots);
+    const { words } = batch;
+    for (let index = 0; index < count; index++) {
+      const from = completionRing.rows + (this.#consumed & this.#mask) * ROW;
+      const to = index * ROW;
+      for (let word = 0; word < ROW; word++) words[to + word] = ring[from + word];
+      this.#consumed = (this.#consumed + 1) >>> 0;
+    }
+    // Stored, then looked whether room is wanted: partner is the backend, which says so and then looks once more.
+    Atomics.store(ring, completionRing.consumed, this.#consumed);
+    if (Atomics.load(ring, completionRing.wantsRoom) === 1) {
+      Atomics.store(ring, completionRing.wantsRoom, 0);
+      this.#device.caller.wakeBackend();
+    }
+    return count;
+  }
+
+  arm(solicitedOnly: boolean): void {
+    const ring = this.#words;
+    this.#isArmed = true;
+    if (Atomics.load(ring, completionRing.armed) === armings.any) return;
+    // The caller polls once more: partner is the backend, which stores completions and then looks at this word.
+    Atomics.store(ring, completionRing.armed, solicitedOnly ? armings.solicited : armings.any);
+    if (this.#device.isGone) this.notify();
+  }
+
+  /** Tells the channel if the backend has given the event. */
+  notify(): void {
+    if (!this.#isArmed) return;
+    const isDue = Atomics.load(this.#words, completionRing.armed) === armings.none;
+    if (!isDue && !(this.#device.isGone && this.#flushed.length > 0)) return;
+    this.#isArmed = false;
+    this.channel?.notify(this);
+  }
+
+  /** The backend is gone, and with it what it would have said. */
+  flush(wrIdLow: number, wrIdHigh: number, qpNumber: number): void {
+    const row = Array.from({ length: ROW }, () => 0);
+    row[completionRow.wrId] = wrIdLow;
+    row[completionRow.wrId + 1] = wrIdHigh;
+    row[completionRow.status] = completionStatuses.WR_FLUSH_ERR;
+    row[completionRow.qpNumber] = qpNumber;
+    this.#flushed.push(...row);
+  }
+
+  close(): void {
+    this.#device.removeCq(this);
+    this.channel?.forget(this);
+    this.#device.caller.callIfAlive('closeCq', (writer) => writer.u32(this.handle));
+    this.#memory.close();
+  }
+
+  /** Sleeps until the next completion, or for a moment. */
+  #nap(): void {
+    const ring = this.#words;
+    // Said first, then looked once more: partner is the backend, which stores completions and then looks at this word.
+    Atomics.store(ring, completionRing.naps, 1);
+    if (Atomics.load(ring, completionRing.produced) === this.#consumed) this.#device.connection.checkAlive(NAP_NS);
+    Atomics.store(ring, completionRing.naps, 0);
+  }
+
+  #pollNothing(batch: CompletionBatch): number {
+    if (this.#flushed.length > 0) {
+      const count = Math.min(batch.capacity, this.#flushed.length / ROW);
+      batch.words.set(this.#flushed.splice(0, count * ROW));
+      return count;
+    }
+    const advice = this.#patience.failed();
+    if (advice === 'nap') this.#nap();
+    else if (advice === 'look') this.#device.connection.checkAlive();
+    return 0;
+  }
+}

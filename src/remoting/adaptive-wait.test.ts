@@ -1,0 +1,53 @@
+// How long to look: as long as it paid off lately, not at all while somebody else needs the processor.
+
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { AdaptiveWait, type WaitMode } from './adaptive-wait.ts';
+
+/** One wait of so many ns, looked at every 100 ns: for how long it would have looked. */
+function lookedNs(wait: AdaptiveWait, atNs: number, waitNs: number): number {
+  let nowNs = atNs;
+  while (nowNs < atNs + waitNs && wait.mayLook(nowNs)) nowNs += 100;
+  wait.found(atNs + waitNs);
+  return nowNs - atNs;
+}
+
+describe('adaptive waiting', () => {
+  test('a mode that is none is refused', () => {
+    assert.throws(() => new AdaptiveWait('often' as WaitMode), { code: 'MILLRACE_ERR_USAGE' });
+  });
+
+  test('the pure modes always and never look', () => {
+    assert.equal(new AdaptiveWait('spin').mayLook(1), true);
+    assert.equal(new AdaptiveWait('event').mayLook(1), false);
+  });
+
+  test('short waits are looked through, long ones slept through, and it learns both ways', () => {
+    const wait = new AdaptiveWait();
+    let nowNs = 1;
+    const next = (waitNs: number): number => {
+      const looked = lookedNs(wait, nowNs, waitNs);
+      nowNs += waitNs + 1000;
+      return looked;
+    };
+    assert.equal(next(5000), 5000);
+    assert.equal(next(15_000) < 15_000, true);
+    for (let times = 0; times < 10; times++) next(15_000);
+    assert.equal(next(15_000), 15_000);
+    for (let times = 0; times < 10; times++) next(5_000_000);
+    assert.equal(next(5_000_000), 0);
+    for (let times = 0; times < 10; times++) next(20_000);
+    assert.equal(next(20_000), 20_000);
+  });
+
+  test('who was interrupted while looking sleeps at once for a while', () => {
+    const wait = new AdaptiveWait();
+    for (let at = 1; at < 100_000; at += 10_000) lookedNs(wait, at, 5000);
+    assert.equal(wait.mayLook(200_000), true);
+    assert.equal(wait.mayLook(2_000_000), false);
+    wait.found(2_000_100);
+    assert.equal(lookedNs(wait, 2_001_000, 5000), 0);
+    for (let times = 0; times < 20; times++) lookedNs(wait, 20_000_000 + times * 10_000, 1000);
+    assert.equal(lookedNs(wait, 30_000_000, 5000), 5000);
+  });
+});

@@ -1,0 +1,239 @@
+// The backend of remoting: lets guests in by a unix socket, and gives each a thread of its own that drives the devices.
+
+import { chmodSync, renameSync, rmSync } from 'node:fs';
+import { MillraceError, SystemError, UsageError } from '../errors.ts';
+import { FdWatch, Socket } from '../native/index.ts';
+import { listDevices } from '../providers/index.ts';
+import type { WaitMode } from './adaptive-wait.ts';
+import { publishGuest } from './events.ts';
+import { GuestThread } from './guest-thread.ts';
+import type { HostTransportSpec } from './host-transports.ts';
+import { type BackendPolicy, DEFAULT_MAX_GUESTS, type DeviceGrant, defaultLimits, type GuestLimits } from './policy.ts';
+import type { QemuHostSpec } from './qemu-host.ts';
+import { QemuMachine } from './qemu-machine.ts';
+import { receivedMachine } from './qemu-register.ts';
+import type { BackendStatus } from './status.ts';
+import { messageKinds, sendMessage, type UnixMessage } from './unix-message.ts';
+import { WaitingRoom } from './waiting-room.ts';
+
+export interface BackendOptions extends BackendPolicy {
+  /** Where guests of this host connect. */
+  readonly socketPath: string;
+  /** How the threads wait for their guests. Default: `mixed`. */
+  readonly wait?: WaitMode;
+  /** A file for the calls of the first guest; those of guest n go to one with `.n` behind its name. */
+  readonly record?: string;
+}
+
+/** Who has connected and not spoken yet. */
+const MAX_WAITING = 128;
+/** Threads that are kept for the next guests. */
+const MAX_IDLE = 4;
+
+export class Backend implements AsyncDisposable {
+  readonly socketPath: string;
+  readonly #options: BackendOptions;
+  readonly #limits: GuestLimits;
+  readonly #grants: readonly DeviceGrant[];
+  readonly #listener: Socket;
+  readonly #watch: FdWatch;
+  readonly #guests = new Set<GuestThread>();
+  /** Threads whose guests have ended: starting one takes longer than all that a small guest does. */
+  readonly #idle: GuestThread[] = [];
+  readonly #machines = new Set<QemuMachine>();
+  readonly #waiting = new WaitingRoom(MAX_WAITING, (socket, message) => this.#admit(socket, message));
+  #lastId = 0;
+  #accepted = 0;
+  #refused = 0;
+  #dropped = 0;
+  #isClosed = false;
+
+  /** Listens when it returns. Keeps the process alive until it is closed. */
+  static start(options: BackendOptions): Backend {
+    return new Backend(options);
+  }
+
+  private constructor(options: BackendOptions) {
+    this.#options = options;
+    this.socketPath = options.socketPath;
+    this.#limits = { ...defaultLimits, ...options.limits };
+    for (const [name, value] of Object.entries(this.#limits)) {
+      if (!Number.isSafeInteger(value) || value < 0) throw new UsageError(`a limit of ${value} ${name} for guests`);
+    }
+    // A backend in a guest may serve others: its own remote devices are none to hand on.
+    const own = (): DeviceGrant[] =>
+      listDevices()
+        .filter(({ provider }) => provider !== 'remote')
+        .map(({ name }) => ({ name }));
+    this.#grants = options.devices ?? own();
+    using undo = new DisposableStack();
+    this.#listener = undo.adopt(listen(options), (listener) => listener.close());
+    this.#watch = undo.use(FdWatch.start(this.#listener.fd, () => this.#accept()));
+    this.#watch.hold(true);
+    undo.move();
+  }
+
+  /** Serves a guest that came by other ways than the socket. Takes over what the spec names. Returns its number. */
+  serve(transport: HostTransportSpec): number {
+    if (this.#isClosed) throw new MillraceError('MILLRACE_ERR_CLOSED', 'this Backend is closed');
+    const id = ++this.#lastId;
+    const { wait = 'mixed', hugePages = false, record } = this.#options;
+    const thread = this.#idle.pop() ?? new GuestThread();
+    this.#guests.add(thread);
+    this.#accepted++;
+    const { peer } = transport;
+    const ended = thread.serve({
+      id,
+      transport,
+      grants: this.#grants,
+      limits: this.#limits,
+      hugePages,
+      wait,
+      ...(record !== undefined && { record: id === 1 ? record : `${record}.${id}` }),
+    });
+    publishGuest({ what: 'connected', guest: id, peer, reason: '' });
+    void ended.then(({ reason, isBroken }) => {
+      this.#guests.delete(thread);
+      this.#keep(thread);
+      if (isBroken) this.#dropped++;
+      publishGuest({ what: isBroken ? 'dropped' : 'ended', guest: id, peer, reason });
+    });
+    return id;
+  }
+
+  async status(): Promise<BackendStatus> {
+    const guests = await Promise.all([...this.#guests].map((guest) => guest.status()));
+    return {
+      socketPath: this.socketPath,
+      devices: this.#grants.map(({ name }) => name),
+      limits: this.#limits,
+      maxGuests: this.#maxGuests,
+      guests: guests.filter((guest) => guest !== undefined),
+      accepted: this.#accepted,
+      refused: this.#refused,
+      dropped: this.#dropped,
+    };
+  }
+
+  /** Ends one guest. Harmless when it is gone already. */
+  async drop(id: number): Promise<void> {
+    for (const thread of this.#guests) if (thread.guest?.id === id) await thread.drop();
+  }
+
+  /** Ends all guests. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#watch.close();
+    this.#waiting.close();
+    this.#listener.close();
+    rmSync(this.socketPath, { force: true });
+    await Promise.all([...this.#guests, ...this.#idle].map((thread) => thread.close()));
+    await Promise.all([...this.#machines].map((machine) => machine.close()));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #keep(thread: GuestThread): void {
+    if (!thread.isFree) return;
+    if (this.#isClosed || this.#idle.length >= MAX_IDLE) void thread.close();
+    else this.#idle.push(thread);
+  }
+
+  get #maxGuests(): number {
+    return this.#options.maxGuests ?? DEFAULT_MAX_GUESTS;
+  }
+
+  #accept(): void {
+    for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
+      this.#waiting.add(socket);
+    }
+  }
+
+  #admit(socket: Socket, message: UnixMessage): void {
+    const { pid, uid, gid } = socket.peerCredentials;
+    const peer = `pid ${pid} of uid ${uid}`;
+    let problem = this.#problemWith(uid, gid);
+    if (problem === undefined && message.kind === messageKinds.machine) {
+      problem = this.#admitMachine(socket, message);
+      if (problem === undefined) return;
+    }
+    for (const fd of message.fds) fd.close();
+    if (problem === undefined) {
+      this.serve({ kind: 'unix', socketFd: socket.release(), peer });
+      return;
+    }
+    this.#refused++;
+    try {
+      sendMessage(socket, messageKinds.refusal, 0, [], problem);
+    } catch {
+      // It did not wait for the answer.
+    }
+    socket.close();
+    publishGuest({ what: 'refused', guest: 0, peer, reason: problem });
+  }
+
+  /** Why not, or undefined: then its programs are served until QEMU ends. */
+  #admitMachine(socket: Socket, message: UnixMessage): string | undefined {
+    try {
+      const { name, ends } = receivedMachine(message);
+      const machine = new QemuMachine({ name, ends, serve: (spec) => this.#serveProgram(spec) });
+      this.#machines.add(machine);
+      void machine.closed.then(() => this.#machines.delete(machine));
+      sendMessage(socket, messageKinds.registered, 0, []);
+      socket.close();
+      return undefined;
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error);
+    }
+  }
+
+  /** Where there is no room, closing what it brought tells the program. */
+  #serveProgram(spec: QemuHostSpec): void {
+    if (!this.#isClosed && this.#guests.size < this.#maxGuests) {
+      this.serve(spec);
+      return;
+    }
+    this.#refused++;
+    for (const fd of [spec.portFd, spec.lifeFd]) Socket.adopt(fd).close();
+  }
+
+  #problemWith(uid: number, gid: number): string | undefined {
+    const { uids = [process.getuid?.() ?? 0], gids = [] } = this.#options;
+    if (!uids.includes(uid) && !gids.includes(gid)) return `uid ${uid}, gid ${gid} are not allowed to use this backend`;
+    if (this.#machines.size >= this.#maxGuests) return `it has ${this.#machines.size} machines, which is its limit`;
+    if (this.#guests.size >= this.#maxGuests) return `it has ${this.#guests.size} guests already, which is its limit`;
+    return undefined;
+  }
+}
+
+/** Under its name only once it listens. The kernel tells who calls, so the file may be open to all whom the policy names. */
+function listen({ socketPath, uids, gids }: BackendOptions): Socket {
+  using undo = new DisposableStack();
+  removeStale(socketPath);
+  const fresh = `${socketPath}.${process.pid}.new`;
+  const listener = undo.use(Socket.messages());
+  rmSync(fresh, { force: true });
+  listener.bind({ family: 'unix', path: fresh });
+  chmodSync(fresh, uids === undefined && gids === undefined ? 0o600 : 0o666);
+  listener.listen();
+  renameSync(fresh, socketPath);
+  undo.move();
+  return listener;
+}
+
+/** A socket that nobody listens on was left by the dead. */
+function removeStale(socketPath: string): void {
+  using probe = Socket.messages();
+  try {
+    probe.connect({ family: 'unix', path: socketPath });
+  } catch (error) {
+    if (error instanceof SystemError && error.code === 'ENOENT') return;
+    if (!(error instanceof SystemError && error.code === 'ECONNREFUSED')) throw error;
+    rmSync(socketPath, { force: true });
+    return;
+  }
+  throw new MillraceError('MILLRACE_ERR_USAGE', `start a backend at ${socketPath}: one is running there already`);
+}

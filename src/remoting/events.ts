@@ -1,0 +1,31 @@
+// What a backend tells while it runs, on the diagnostics channel `millrace:guest`: guests that come, are refused, and go.
+
+import { channel } from 'node:diagnostics_channel';
+
+export interface GuestEventMessage {
+  /** `dropped`: it broke the rules. */
+  readonly what: 'connected' | 'refused' | 'ended' | 'dropped';
+  /** 0 of a guest that was refused. */
+  readonly guest: number;
+  readonly peer: string;
+  /** Why, in one line; '' when the word says it all. */
+  readonly reason: string;
+}
+
+const guests = channel('millrace:guest');
+
+/** Calls `listener` for every event until it is disposed of. */
+export function subscribeGuests(listener: (event: GuestEventMessage) => void): Disposable {
+  // Only `publishGuest` should publish here, and it takes nothing else.
+  const heard = (message: unknown): void => listener(message as GuestEventMessage);
+  guests.subscribe(heard);
+  return {
+    [Symbol.dispose]: () => {
+      guests.unsubscribe(heard);
+    },
+  };
+}
+
+export function publishGuest(event: GuestEventMessage): void {
+  if (guests.hasSubscribers) guests.publish(event);
+}

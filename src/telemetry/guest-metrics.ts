@@ -1,0 +1,84 @@
+// What Prometheus reads from a backend: every metric as a row that says how it follows from a BackendStatus. docs/metrics.md lists the same rows.
+
+import type { BackendStatus, GuestStatus } from '../remoting/index.ts';
+import { counter, exposition, gauge, type MetricSpec, one, type Sample } from './metric-spec.ts';
+
+type Spec = MetricSpec<BackendStatus>;
+
+/** Guests are told apart by number and process: what they call themselves is theirs to choose, and would make new time series. */
+function perGuest(value: (guest: GuestStatus) => number): Spec['read'] {
+  return ({ guests }) => guests.map((guest): Sample => ({ labels: { guest: String(guest.id) }, value: value(guest) }));
+}
+
+export const guestMetricSpecs: readonly Spec[] = [
+  gauge('millrace_backend_guests', [], 'Guests that are connected.', ({ guests }) => one(guests.length)),
+  gauge('millrace_backend_max_guests', [], 'How many there may be.', ({ maxGuests }) => one(maxGuests)),
+  counter('millrace_backend_accepted_total', [], 'Guests that were let in.', ({ accepted }) => one(accepted)),
+  counter('millrace_backend_refused_total', [], 'Guests that were turned away.', ({ refused }) => one(refused)),
+  counter('millrace_backend_dropped_total', [], 'Guests that were ended because they broke the rules.', (status) =>
+    one(status.dropped),
+  ),
+  counter(
+    'millrace_guest_calls_total',
+    ['guest'],
+    'Control calls of the guest.',
+    perGuest(({ counts }) => counts.calls),
+  ),
+  counter(
+    'millrace_guest_failed_calls_total',
+    ['guest'],
+    'Control calls that were answered with an error.',
+    perGuest(({ counts }) => counts.failedCalls),
+  ),
+  counter(
+    'millrace_guest_posted_total',
+    ['guest'],
+    'Requests that the guest posted.',
+    perGuest(({ counts }) => counts.posted),
+  ),
+  counter(
+    'millrace_guest_completions_total',
+    ['guest'],
+    'Completions given to the guest.',
+    perGuest(({ counts }) => counts.completions),
+  ),
+  counter(
+    'millrace_guest_failed_completions_total',
+    ['guest'],
+    'Completions of those that tell of a failure.',
+    perGuest(({ counts }) => counts.failedCompletions),
+  ),
+  gauge(
+    'millrace_guest_objects',
+    ['guest'],
+    'Objects that the guest has.',
+    perGuest(({ objects }) => objects),
+  ),
+  gauge('millrace_guest_used', ['guest', 'kind'], 'What the guest has, by the names of the limits.', ({ guests }) =>
+    guests.flatMap(({ id, used }) =>
+      Object.entries(used).map(([kind, value]) => ({ labels: { guest: String(id), kind }, value })),
+    ),
+  ),
+  counter(
+    'millrace_guest_sleeps_total',
+    ['guest'],
+    'Times the guest’s thread went to sleep.',
+    perGuest(({ sleeps }) => sleeps),
+  ),
+  gauge(
+    'millrace_guest_wait_seconds',
+    ['guest'],
+    'What the guest’s thread waits for work, on average.',
+    perGuest(({ averageWaitNs }) => averageWaitNs / 1e9),
+  ),
+  counter(
+    'millrace_guest_cpu_seconds_total',
+    ['guest'],
+    'CPU time of the guest’s thread.',
+    perGuest(({ cpuSeconds }) => cpuSeconds),
+  ),
+];
+
+export function guestMetricsText(status: BackendStatus): Promise<string> {
+  return exposition(guestMetricSpecs, status);
+}

@@ -1,0 +1,176 @@
+// Another node, as long as it is connected: its buffers, what it knows of ours, and the transfers to and from it.
+
+import type { Socket } from 'node:net';
+import { MillraceError, UsageError } from '../errors.ts';
+import { readLine } from '../verbs/index.ts';
+import { type LocalBuffer, RemoteBuffer } from './buffer.ts';
+import type { Engine } from './engine.ts';
+import { bodyOf, checkOwner, MAX_BUFFERS, MAX_LINE_BYTES, type Message, messageOf } from './protocol.ts';
+
+/** A node that does not read what it is told is cut off at this. */
+const MAX_UNREAD_BYTES = 1 << 20;
+
+interface Offer {
+  readonly rkey: number;
+  /** Once it was asked to give it back. */
+  readonly freed: PromiseWithResolvers<void>;
+  isAsked: boolean;
+}
+
+export class TransferNode {
+  readonly id: number;
+  readonly engine: Engine;
+  readonly #socket: Socket;
+  readonly #onGone: (node: TransferNode) => void;
+  readonly #offers = new Map<LocalBuffer, Offer>();
+  readonly #buffers = new Map<number, RemoteBuffer>();
+  readonly #names = new Map<string, RemoteBuffer>();
+  readonly #waiting = new Map<string, PromiseWithResolvers<RemoteBuffer>>();
+  #goneWhy: string | undefined;
+
+  constructor(id: number, socket: Socket, engine: Engine, onGone: (node: TransferNode) => void) {
+    this.id = id;
+    this.#socket = socket;
+    this.engine = engine;
+    this.#onGone = onGone;
+    void this.#listen();
+  }
+
+  get isGone(): boolean {
+    return this.#goneWhy !== undefined;
+  }
+
+  /** Those it has told of and not freed. */
+  get buffers(): readonly RemoteBuffer[] {
+    return [...this.#buffers.values()];
+  }
+
+  buffer(id: number): RemoteBuffer | undefined {
+    return this.#buffers.get(id);
+  }
+
+  /** Its buffer of that name, now or as soon as it tells of one. Rejects when it goes first. */
+  async bufferNamed(name: string): Promise<RemoteBuffer> {
+    const known = this.#names.get(name);
+    if (known !== undefined) return known;
+    if (this.#goneWhy !== undefined) throw gone(this.id, this.#goneWhy);
+    const waiting = this.#waiting.get(name) ?? Promise.withResolvers<RemoteBuffer>();
+    this.#waiting.set(name, waiting);
+    return waiting.promise;
+  }
+
+  /** Tells it of a buffer of ours, with a key of its own. */
+  offer(buffer: LocalBuffer): void {
+    if (this.isGone) return;
+    const rkey = buffer.mr.grant(this.engine.qp);
+    this.#offers.set(buffer, { rkey, freed: Promise.withResolvers(), isAsked: false });
+    const { id, name, sizeBytes } = buffer;
+    const { address } = buffer.mr;
+    this.#send({ kind: 'buffer', card: { id, ...(name !== undefined && { name }), address, rkey, sizeBytes } });
+  }
+
+  /** Resolves when it uses the buffer no more: it said so, or it was cut off because it did not say so in time. */
+  async takeBack(buffer: LocalBuffer, timeoutMs: number): Promise<void> {
+    const offer = this.#offers.get(buffer);
+    if (offer === undefined) return;
+    offer.isAsked = true;
+    this.#send({ kind: 'free', id: buffer.id });
+    const timer = setTimeout(
+      () => this.close(`it did not give back buffer ${buffer.id} in ${timeoutMs} ms`),
+      timeoutMs,
+    );
+    await offer.freed.promise;
+    clearTimeout(timer);
+    this.#offers.delete(buffer);
+  }
+
+  /** Transfers under way fail with this reason. Closing twice is harmless. */
+  close(why = 'this node closed the connection'): void {
+    if (this.isGone) return;
+    this.#goneWhy = why;
+    this.#socket.end(`${JSON.stringify(bodyOf({ kind: 'bye', reason: why }))}\n`);
+    // What the other still has to say is of no interest; without this an unread byte would hold the socket open.
+    this.#socket.resume();
+    this.#socket.setTimeout(1000, () => this.#socket.destroy());
+    for (const buffer of this.#buffers.values()) buffer.isFreed = true;
+    this.engine.close(`node ${this.id} is gone: ${why}`);
+    for (const [buffer, { rkey, freed }] of this.#offers) {
+      if (!buffer.mr.isClosed) buffer.mr.revoke(rkey);
+      freed.resolve();
+    }
+    for (const waiting of this.#waiting.values()) waiting.reject(gone(this.id, why));
+    this.#onGone(this);
+  }
+
+  async #listen(): Promise<void> {
+    try {
+      while (!this.isGone) this.#receive(messageOf(await readLine(this.#socket, { maxBytes: MAX_LINE_BYTES })));
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.close(error instanceof UsageError ? `it sent ${reason}` : reason);
+    }
+  }
+
+  #receive(message: Message): void {
+    switch (message.kind) {
+      case 'buffer': {
+        checkOwner(message.card, this.id);
+        this.#learn(new RemoteBuffer(this.id, message.card));
+        return;
+      }
+      case 'free':
+        void this.#giveBack(message.id);
+        return;
+      case 'freed':
+        this.#wasGivenBack(message.id);
+        return;
+      case 'bye':
+        this.close(`it said: ${message.reason}`);
+        return;
+      default:
+        throw new UsageError(`a ${message.kind} when both were connected already`);
+    }
+  }
+
+  #learn(buffer: RemoteBuffer): void {
+    if (this.#buffers.has(buffer.id)) throw new UsageError(`buffer ${buffer.id} twice`);
+    if (this.#buffers.size >= MAX_BUFFERS) throw new UsageError(`more than ${MAX_BUFFERS} buffers`);
+    this.#buffers.set(buffer.id, buffer);
+    if (buffer.name === undefined) return;
+    this.#names.set(buffer.name, buffer);
+    this.#waiting.get(buffer.name)?.resolve(buffer);
+    this.#waiting.delete(buffer.name);
+  }
+
+  async #giveBack(id: number): Promise<void> {
+    const buffer = this.#buffers.get(id);
+    if (buffer === undefined || buffer.isFreed) {
+      this.close(`it freed buffer ${id}, which it does not have`);
+      return;
+    }
+    buffer.isFreed = true;
+    if (buffer.name !== undefined && this.#names.get(buffer.name) === buffer) this.#names.delete(buffer.name);
+    await this.engine.settle(buffer.uses);
+    this.#buffers.delete(id);
+    this.#send({ kind: 'freed', id });
+  }
+
+  #wasGivenBack(id: number): void {
+    for (const [buffer, offer] of this.#offers) {
+      if (buffer.id !== id || !offer.isAsked) continue;
+      offer.freed.resolve();
+      return;
+    }
+    throw new UsageError(`that buffer ${id} is freed, which nobody asked for`);
+  }
+
+  #send(message: Message): void {
+    if (this.isGone) return;
+    this.#socket.write(`${JSON.stringify(bodyOf(message))}\n`);
+    if (this.#socket.writableLength > MAX_UNREAD_BYTES) this.close('it does not read what it is told');
+  }
+}
+
+function gone(nodeId: number, why: string): MillraceError {
+  return new MillraceError('MILLRACE_ERR_FAILED', `wait for a buffer of node ${nodeId}: ${why}`);
+}

@@ -1,0 +1,117 @@
+// The control connection of a stream: hellos with a time limit, then messages and a heartbeat until the last line.
+
+import type { Socket } from 'node:net';
+import { hangUp } from '../../hang-up.ts';
+import { Heartbeat } from '../../heartbeat.ts';
+import { readLine, writeLine } from '../../verbs/line.ts';
+import { decodeMessage, encodeMessage, MAX_LINE_BYTES, type Message, type MessageOf } from './protocol.ts';
+import { failureOf, StreamFailure } from './stream-failure.ts';
+
+const BEATS_A_TIMEOUT = 4;
+
+export interface ControlEvents {
+  onMessage(message: Message): void;
+  /** Once, and the last event. */
+  onFailure(failure: StreamFailure): void;
+}
+
+export class Control implements Disposable {
+  readonly #socket: Socket;
+  #heartbeat: Heartbeat | undefined;
+  #isEnded = false;
+
+  /** Takes over a socket that is connected, and secure if it has to be. */
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.setNoDelay(true);
+    // Between two lines nobody else listens; the next read tells what happened.
+    socket.on('error', () => {});
+  }
+
+  get localAddress(): string {
+    return (this.#socket.localAddress ?? '127.0.0.1').replace(/^::ffff:/, '');
+  }
+
+  get peer(): string {
+    return `${(this.#socket.remoteAddress ?? 'a peer that is gone').replace(/^::ffff:/, '')}`;
+  }
+
+  send(message: Message): void {
+    if (!this.#isEnded) writeLine(this.#socket, encodeMessage(message));
+  }
+
+  /** The next message, which must be of that kind. */
+  async expect<const Kind extends Message['kind']>(kind: Kind, signal: AbortSignal): Promise<MessageOf<Kind>> {
+    const message = await this.#next(signal);
+    if (isOf(message, kind)) return message;
+    if (message.kind === 'refused') throw new StreamFailure('nonsense', `the peer refuses: ${message.reason}`);
+    if (message.kind === 'bye') throw new StreamFailure('closed', `the peer left: ${message.reason}`);
+    throw new StreamFailure('nonsense', `it said ${message.kind} where ${kind} was due`);
+  }
+
+  /** From now on messages come by events, and the peer has to show signs of life. */
+  start(timeoutMs: number, events: ControlEvents): void {
+    this.#heartbeat = new Heartbeat({
+      heartbeatMs: timeoutMs / BEATS_A_TIMEOUT,
+      deadMs: timeoutMs,
+      ping: (number) => this.send({ kind: 'ping', number }),
+      onDead: (reason) => this.#fail(events, new StreamFailure('silent', `the peer is ${reason}`)),
+    });
+    void this.#listen(events);
+  }
+
+  /** Ends it, with a last line if there is something to say. */
+  end(last?: Message): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#heartbeat?.stop();
+    if (last === undefined) this.#socket.destroy();
+    else hangUp(this.#socket, `${JSON.stringify(encodeMessage(last))}\n`);
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
+  }
+
+  async #listen(events: ControlEvents): Promise<void> {
+    try {
+      while (!this.#isEnded) {
+        const message = await this.#next();
+        if (this.#isEnded) return;
+        this.#heartbeat?.heard();
+        if (message.kind === 'ping') this.send({ kind: 'pong', number: message.number });
+        else if (message.kind === 'pong') this.#heartbeat?.answered(message.number);
+        else events.onMessage(message);
+      }
+    } catch (error) {
+      this.#fail(events, failureOf(error));
+    }
+  }
+
+  #fail(events: ControlEvents, failure: StreamFailure): void {
+    if (this.#isEnded) return;
+    events.onFailure(failure);
+  }
+
+  async #next(signal?: AbortSignal): Promise<Message> {
+    let line: unknown;
+    try {
+      line = await readLine(this.#socket, { maxBytes: MAX_LINE_BYTES, ...(signal && { signal }) });
+    } catch (error) {
+      signal?.throwIfAborted();
+      const { destroyed, readableEnded, errored } = this.#socket;
+      const isGone = destroyed || readableEnded || errored !== null;
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new StreamFailure(isGone ? 'died' : 'nonsense', reason, { cause: error });
+    }
+    try {
+      return decodeMessage(line);
+    } catch (error) {
+      throw new StreamFailure('nonsense', error instanceof Error ? error.message : String(error), { cause: error });
+    }
+  }
+}
+
+function isOf<const Kind extends Message['kind']>(message: Message, kind: Kind): message is MessageOf<Kind> {
+  return message.kind === kind;
+}

@@ -1,0 +1,200 @@
+// Where receivers call a sender: one port for control connections, with or without TLS, and for data connections.
+
+import { Socket as NodeSocket } from 'node:net';
+import { SystemError } from '../../errors.ts';
+import { hangUp } from '../../hang-up.ts';
+import { acceptTls, type ControlSecurity, nameTrouble, TLS_FIRST_BYTE } from '../../mutual-tls.ts';
+import { AGAIN, FdWatch, ip, SharedMemory, Socket } from '../../native/index.ts';
+import { DATA_FIRST_BYTE, encodeMessage, PREFACE_BYTES } from './protocol.ts';
+
+/** Those who have connected and not said who they are. */
+const MAX_STRANGERS = 64;
+const STRANGER_MS = 5000;
+
+export interface ListenerEvents {
+  /** Somebody who speaks as this side does; the socket is the handler's. */
+  onControl(socket: NodeSocket): void;
+  /** A data connection; its token was read. False: nobody waits for it, and it is closed. */
+  onData(socket: Socket, token: string): boolean;
+  /** Somebody was sent away before it could speak. */
+  onRefused(reason: string): void;
+}
+
+export class Listener implements Disposable {
+  readonly port: number;
+  readonly #socket: Socket;
+  readonly #watch: FdWatch;
+  readonly #security: ControlSecurity;
+  readonly #peerName: string | undefined;
+  readonly #events: ListenerEvents;
+  readonly #scratch = SharedMemory.create({ sizeBytes: 4096, name: 'vortex-preface' });
+  readonly #strangers = new Set<Stranger>();
+  #isClosed = false;
+
+  /** Without a host: at all addresses of this one. */
+  constructor(
+    host: string | undefined,
+    port: number,
+    security: ControlSecurity,
+    peerName: string | undefined,
+    events: ListenerEvents,
+  ) {
+    this.#security = security;
+    this.#peerName = peerName;
+    this.#events = events;
+    using undo = new DisposableStack();
+    undo.use(this.#scratch);
+    this.#socket = undo.use(listenAt(host, port));
+    const address = this.#socket.localAddress;
+    this.port = address.family === 'unix' ? 0 : address.port;
+    this.#watch = FdWatch.start(this.#socket.fd, () => this.#accept());
+    this.#watch.hold(true);
+    undo.move();
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    for (const stranger of this.#strangers) stranger.close();
+    this.#strangers.clear();
+    this.#watch.close();
+    this.#socket.close();
+    this.#scratch.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #accept(): void {
+    for (let socket = this.#next(); socket !== undefined; socket = this.#next()) {
+      if (this.#strangers.size >= MAX_STRANGERS) socket.close();
+      else this.#strangers.add(new Stranger(socket, (stranger) => this.#look(stranger)));
+    }
+  }
+
+  #next(): Socket | undefined {
+    try {
+      return this.#isClosed ? undefined : this.#socket.accept();
+    } catch {
+      // It came and went, or there are no descriptors left: the next one may have more luck.
+      return undefined;
+    }
+  }
+
+  /** Its first bytes are there, it has ended, or its time is over. */
+  #look(stranger: Stranger): void {
+    const { socket } = stranger;
+    const got = stranger.isLate ? 0 : this.#peek(socket);
+    if (got === AGAIN) return;
+    const first = this.#bytes[0];
+    const isPart = got > 0 && first === DATA_FIRST_BYTE && got < PREFACE_BYTES;
+    if (isPart && !stranger.isPart) {
+      // So that it does not call again before the rest is there, or never will be.
+      socket.setOption('receiveLowWater', PREFACE_BYTES);
+      stranger.isPart = true;
+      return;
+    }
+    stranger.stop();
+    this.#strangers.delete(stranger);
+    if (got <= 0 || isPart) socket.close();
+    else if (first === DATA_FIRST_BYTE) this.#takeData(socket);
+    else this.#takeControl(socket, first === TLS_FIRST_BYTE);
+  }
+
+  #peek(socket: Socket): number {
+    try {
+      return socket.peek(this.#scratch, 0, PREFACE_BYTES);
+    } catch {
+      return 0;
+    }
+  }
+
+  get #bytes(): Uint8Array {
+    return new Uint8Array(this.#scratch.buffer, 0, PREFACE_BYTES);
+  }
+
+  #takeData(socket: Socket): void {
+    socket.receive(this.#scratch, 0, PREFACE_BYTES);
+    socket.setOption('receiveLowWater', 1);
+    const token = Buffer.from(this.#bytes.subarray(1)).toString('hex');
+    if (!this.#events.onData(socket, token)) socket.close();
+  }
+
+  #takeControl(socket: Socket, speaksTls: boolean): void {
+    const node = new NodeSocket({ fd: socket.release(), readable: true, writable: true });
+    node.on('error', () => {});
+    if (this.#security.kind === 'insecure') {
+      // To who speaks TLS, our refusal is noise, but its error says that this is no TLS.
+      this.#events.onControl(node);
+    } else if (speaksTls) {
+      acceptTls(node, this.#security, {
+        onSecure: (secure, certificate) => {
+          const trouble = this.#peerName === undefined ? undefined : nameTrouble(certificate, this.#peerName);
+          if (trouble === undefined) this.#events.onControl(secure);
+          else this.#refuse(trouble, secure);
+        },
+        onFail: (reason, secure) => this.#refuse(reason, secure),
+      });
+    } else {
+      this.#refuse('it speaks plain TCP, and this sender TLS', node);
+    }
+  }
+
+  #refuse(reason: string, socket: NodeSocket | undefined): void {
+    if (socket !== undefined) hangUp(socket, `${JSON.stringify(encodeMessage({ kind: 'refused', reason }))}\n`);
+    if (!this.#isClosed) this.#events.onRefused(`a caller was refused: ${reason}`);
+  }
+}
+
+/** A connection before its first byte. */
+class Stranger {
+  readonly socket: Socket;
+  readonly #watch: FdWatch;
+  readonly #timer: NodeJS.Timeout;
+  isLate = false;
+  /** Some of its first bytes have come. */
+  isPart = false;
+
+  constructor(socket: Socket, onNews: (stranger: Stranger) => void) {
+    this.socket = socket;
+    this.#watch = FdWatch.start(socket.fd, () => onNews(this));
+    this.#timer = setTimeout(() => {
+      this.isLate = true;
+      onNews(this);
+    }, STRANGER_MS);
+  }
+
+  stop(): void {
+    this.#watch.close();
+    clearTimeout(this.#timer);
+  }
+
+  close(): void {
+    this.stop();
+    this.socket.close();
+  }
+}
+
+function listenAt(host: string | undefined, port: number): Socket {
+  if (host !== undefined) return bound(host, port);
+  try {
+    return bound('::', port);
+  } catch (error) {
+    const hasNoIpv6 = error instanceof SystemError && /EAFNOSUPPORT|EADDRNOTAVAIL/.test(error.code);
+    if (!hasNoIpv6) throw error;
+    return bound('0.0.0.0', port);
+  }
+}
+
+function bound(host: string, port: number): Socket {
+  const address = ip(host, port);
+  using undo = new DisposableStack();
+  const socket = undo.use(Socket.stream(address.family));
+  socket.setOption('reuseAddress', 1);
+  if (address.family === 'ipv6') socket.setOption('ipv6Only', 0);
+  socket.bind(address);
+  socket.listen();
+  undo.move();
+  return socket;
+}

@@ -1,0 +1,52 @@
+// The data connection of a stream on plain TCP: how a receiver makes it.
+
+import { FdWatch, ip, Poller, pollEvents, SharedMemory, Socket } from '../../native/index.ts';
+import type { BlockQueue } from '../block-queue.ts';
+import { DATA_FIRST_BYTE, PREFACE_BYTES } from './protocol.ts';
+import { TcpReceiver } from './tcp-receiver.ts';
+import { brokenConnection } from './tcp-sender.ts';
+
+/** Dials the sender a second time, and says whose connection it is. */
+export async function openTcpReceiver(
+  queue: BlockQueue,
+  host: string,
+  port: number,
+  token: string,
+  signal: AbortSignal,
+): Promise<TcpReceiver> {
+  using undo = new DisposableStack();
+  const address = ip(host, port);
+  const socket = undo.use(Socket.stream(address.family));
+  try {
+    if (!socket.connect(address)) await finishConnect(socket, signal);
+    using preface = SharedMemory.create({ sizeBytes: 4096, name: 'vortex-preface' });
+    const bytes = new Uint8Array(preface.buffer, 0, PREFACE_BYTES);
+    bytes[0] = DATA_FIRST_BYTE;
+    bytes.set(Buffer.from(token, 'hex'), 1);
+    // The first bytes of a connection always have room.
+    socket.send(preface, 0, PREFACE_BYTES);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw brokenConnection(error);
+  }
+  undo.move();
+  return new TcpReceiver(queue, socket);
+}
+
+/** A watch tells what is readable: a poller that waits for `out` is when the socket is writable. */
+async function finishConnect(socket: Socket, signal: AbortSignal): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  using poller = Poller.create(1);
+  poller.add(socket.fd, pollEvents.out, 0);
+  using watch = FdWatch.start(poller.fd, resolve);
+  watch.hold(true);
+  const onAbort = (): void => reject(signal.reason);
+  signal.addEventListener('abort', onAbort);
+  try {
+    if (signal.aborted) onAbort();
+    await promise;
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+  socket.finishConnect();
+}
