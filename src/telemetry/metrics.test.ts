@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { verdictWords } from '../steering/index.ts';
 import { link, peer, status } from './fixtures/fake-status.ts';
+import { guestMetricSpecs } from './guest-metrics.ts';
 import { metricSpecs, metricsText } from './metrics.ts';
 
 const manual = readFileSync(join(import.meta.dirname, '../../docs/metrics.md'), 'utf8');
@@ -12,14 +13,15 @@ describe('metrics', () => {
   test('are those that docs/metrics.md lists, word for word', () => {
     const rows = manual.matchAll(/^\| `(\w+)` \| (\w+) \| ([^|]*) \| ([^|]*) \|$/gm);
     const listed = [...rows].map(([, name, type, labels = '', help]) => [name, type, labels.trim(), help]);
-    const coded = metricSpecs.map(({ name, type, labels, help }) => [name, type, labels.join(', '), help]);
+    const all = [...metricSpecs, ...guestMetricSpecs];
+    const coded = all.map(({ name, type, labels, help }) => [name, type, labels.join(', '), help]);
     assert.deepEqual(listed, coded);
     const verdicts = /^\| verdict \| ([\w, ]+);/m.exec(manual)?.[1]?.split(', ');
     assert.deepEqual(verdicts, [...Object.keys(verdictWords), 'other']);
   });
 
   test('have names that Prometheus’ conventions allow', () => {
-    for (const { name, type } of metricSpecs) {
+    for (const { name, type } of [...metricSpecs, ...guestMetricSpecs]) {
       assert.match(name, /^millrace_[a-z_]+$/);
       assert.equal(name.endsWith('_total'), type === 'counter', name);
       assert.doesNotMatch(name, /_(ms|us|kib|mib)(_|$)/, `${name}: base units only`);
