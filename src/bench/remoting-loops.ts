@@ -52,7 +52,9 @@ export class GuestWorld {
     const { regions } = await connectQp(socket, qp, { expect: ['target'] });
     const source = pd.allocate({ sizeBytes });
     source.bytes.fill(1);
-    return new GuestWorld(pd, qp, sendCq, receiveCq, source, regions.target, socket);
+    const world = new GuestWorld(pd, qp, sendCq, receiveCq, source, regions.target, socket);
+    world.#touch();
+    return world;
   }
 
   private constructor(pd: Pd, qp: Qp, sendCq: Cq, receiveCq: Cq, source: Mr, target: RemoteRegion, socket: Socket) {
@@ -95,6 +97,12 @@ export class GuestWorld {
     this.#qp.postSend(batch);
     while (this.#sendCq.poll(this.#completions) === 0);
     this.#qp.throwIfFailed(this.#completions, 0);
+  }
+
+  /** Every page once, by whoever moves the bytes: whose first touch costs more than a small write. */
+  #touch(): void {
+    const size = 1 << 20;
+    for (let bytes = 0; bytes < this.#source.sizeBytes; bytes += size) this.#write(size, 1);
   }
 
   #allocate(size: number): void {

@@ -4,6 +4,7 @@ import { UsageError } from '../errors.ts';
 import { didYouMean } from '../suggest.ts';
 import { nativeRows } from './native.ts';
 import { proxyRows } from './proxy.ts';
+import { remotingRows } from './remoting.ts';
 import { roceRows } from './roce.ts';
 import type { Row } from './row.ts';
 import { steerRows } from './steer.ts';
@@ -21,6 +22,7 @@ export const rows: readonly Row[] = [
   ...proxyRows,
   ...vortexLocalRows,
   ...vortexNetRows,
+  ...remotingRows,
 ];
 
 /**

@@ -33,7 +33,7 @@ export interface StreamReport {
 }
 
 const PAGE_WORDS = 1024;
-const FILL_WORDS = 256 * 1024;
+const FILL_BYTES = 1024 * 1024;
 
 /** The raw wire neither fills nor reads, so its rival touches as little as a program can. */
 function touch(words: Int32Array, how: Touch, isWriter: boolean): number {
@@ -41,7 +41,8 @@ function touch(words: Int32Array, how: Touch, isWriter: boolean): number {
   if (!isWriter) {
     for (let at = 0; at < words.length; at += PAGE_WORDS) sum = (sum + words[at]) | 0;
   } else if (how === 'fill') {
-    for (let at = 0; at < words.length; at += FILL_WORDS) words.fill(at, at, Math.min(words.length, at + FILL_WORDS));
+    const bytes = new Uint8Array(words.buffer, words.byteOffset, words.byteLength);
+    for (let at = 0; at < bytes.length; at += FILL_BYTES) bytes.fill(at, at, Math.min(bytes.length, at + FILL_BYTES));
   } else {
     for (let at = 0; at < words.length; at += PAGE_WORDS) words[at] = at;
   }

@@ -17,8 +17,10 @@ import { addLab } from './lab.ts';
 import { painter } from './paint.ts';
 import { addPeer } from './peer.ts';
 import { addPerf } from './perf.ts';
+import { addRecv } from './recv.ts';
 import { addRelay } from './relay.ts';
 import { addReplay } from './replay.ts';
+import { addSend } from './send.ts';
 import { addSoak } from './soak.ts';
 import { addSteer } from './steer.ts';
 import { addTop } from './top.ts';
@@ -31,6 +33,8 @@ const commands: readonly AddCommand[] = [
   addDoctor,
   addDev,
   addPerf,
+  addSend,
+  addRecv,
   addBackend,
   addGuest,
   addReplay,

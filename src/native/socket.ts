@@ -41,6 +41,7 @@ export const socketOptions = {
   noDelay: [6, 1],
   quickAck: [6, 12],
   userTimeoutMs: [6, 18],
+  notSentLowWater: [6, 25],
   ipv6Only: [41, 26],
   receiveBufferForce: [1, 33],
   sendBufferForce: [1, 32],

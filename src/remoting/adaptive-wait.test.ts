@@ -4,12 +4,16 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { AdaptiveWait, type WaitMode } from './adaptive-wait.ts';
 
-/** One wait of so many ns, looked at every 100 ns: for how long it would have looked. */
+/** What it takes to be woken. */
+const WAKE_NS = 50_000;
+
+/** One wait of so many ns, looked at every 100 ns: for how long it would have looked. Who sleeps is woken later. */
 function lookedNs(wait: AdaptiveWait, atNs: number, waitNs: number): number {
   let nowNs = atNs;
   while (nowNs < atNs + waitNs && wait.mayLook(nowNs)) nowNs += 100;
-  wait.found(atNs + waitNs);
-  return nowNs - atNs;
+  const looked = nowNs - atNs;
+  wait.found(looked < waitNs ? atNs + waitNs + WAKE_NS : atNs + waitNs);
+  return looked;
 }
 
 describe('adaptive waiting', () => {
@@ -27,7 +31,7 @@ describe('adaptive waiting', () => {
     let nowNs = 1;
     const next = (waitNs: number): number => {
       const looked = lookedNs(wait, nowNs, waitNs);
-      nowNs += waitNs + 1000;
+      nowNs += waitNs + WAKE_NS + 1000;
       return looked;
     };
     assert.equal(next(5000), 5000);
@@ -38,6 +42,21 @@ describe('adaptive waiting', () => {
     assert.equal(next(5_000_000), 0);
     for (let times = 0; times < 10; times++) next(20_000);
     assert.equal(next(20_000), 20_000);
+  });
+
+  test('looking in vain time after time ends it for a while, though waits are short', () => {
+    const wait = new AdaptiveWait();
+    // The other side only ever goes on when this one sleeps.
+    let nowNs = 1;
+    let lookedInVain = 0;
+    for (let times = 0; times < 200; times++) {
+      for (; wait.mayLook(nowNs); nowNs += 100) lookedInVain++;
+      nowNs += WAKE_NS + 1000;
+      wait.found(nowNs);
+      nowNs += 1000;
+    }
+    assert.ok(lookedInVain < 20 * 110, `looked ${lookedInVain} times`);
+    assert.ok(lookedInVain > 0);
   });
 
   test('who was interrupted while looking sleeps at once for a while', () => {

@@ -5,9 +5,10 @@ import { constants, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
+import { climb } from '../../test/conformance/connect.ts';
 import { until } from '../../test/conformance/wait.ts';
 import { Fd, SharedMemory } from '../native/index.ts';
-import { remoteProvider } from '../providers/remote/index.ts';
+import { openRemoteDevice, remoteProvider } from '../providers/remote/index.ts';
 import { CompletionBatch, completionStatuses, Device, SendBatch, sendRow } from '../verbs/index.ts';
 import { BackendProcess } from './fixtures/backend-process.ts';
 import { RawGuest } from './fixtures/raw-guest.ts';
@@ -65,7 +66,6 @@ describe('a guest names only what is its own', () => {
     const cq = device.createCq();
     const [one, two] = [pd.createQp({ sendCq: cq }), pd.createQp({ sendCq: cq })];
     const mr = pd.allocate({ sizeBytes: 4096, access: 15 });
-    const { climb } = await import('../../test/conformance/connect.ts');
     climb(one, 'RTS', 1, { device, qpNumber: two.number, psn: 2 });
     climb(two, 'RTS', 2, { device, qpNumber: one.number, psn: 1 });
     using batch = new SendBatch();
@@ -200,6 +200,27 @@ describe('a guest that lies is dropped, and nobody else is', () => {
     const first = completionRing.rows;
     assert.deepEqual([cqWords[first], cqWords[first + 2]], [5, completionStatuses.LOC_PROT_ERR]);
     assert.equal(cqWords[first + 12 + 2], completionStatuses.WR_FLUSH_ERR);
+  });
+
+  test('a guest that never reads its completions loses its QP, and its thread sleeps', async () => {
+    using device = openRemoteDevice('soft-shm', { socketPath: backend.socketPath, label: 'stalled' });
+    const pd = device.createPd();
+    const cq = device.createCq({ entries: 4 });
+    const [one, two] = [pd.createQp({ sendCq: cq }), pd.createQp({ sendCq: cq })];
+    climb(one, 'RTS', 1, { device, qpNumber: two.number, psn: 2 });
+    climb(two, 'RTS', 2, { device, qpNumber: one.number, psn: 1 });
+    const mr = pd.allocate({ sizeBytes: 4096, access: 15 });
+    using batch = new SendBatch();
+    for (let row = 0; row < 64; row++) batch.write(row, mr.address, mr.rkey).sge(mr.lkey, mr.address, 8);
+    one.postSend(batch);
+    await until('its end', () => one.state === 'ERR');
+    const turns = async (): Promise<number> =>
+      (await backend.status()).guests.find(({ label }) => label === 'stalled')?.turns ?? Number.NaN;
+    const before = await turns();
+    using other = openDevice();
+    for (let times = 0; times < 100; times++) other.createPd().close();
+    const spent = (await turns()) - before;
+    assert.ok(spent < 200, `${spent} turns`);
   });
 
   test('a bell that never stops and calls without end keep nobody from being served', () => {

@@ -4,7 +4,7 @@ import type { SharedMemory } from '../../native/index.ts';
 import { armings, completionRing } from '../../remoting/protocol.ts';
 import { completionRingShape } from '../../remoting/ring-layout.ts';
 import { type CompletionBatch, completionRow, completionStatuses, type ProviderCq } from '../../verbs/index.ts';
-import type { RemoteChannel } from './channel.ts';
+import type { DrivenChannel } from '../driven-channel.ts';
 import type { RemoteDevice } from './device.ts';
 import type { PollPatience } from './poll-patience.ts';
 
@@ -14,7 +14,7 @@ const NAP_NS = 200_000;
 
 export class RemoteCq implements ProviderCq {
   readonly handle: number;
-  readonly channel: RemoteChannel | undefined;
+  readonly channel: DrivenChannel | undefined;
   readonly #device: RemoteDevice;
   readonly #memory: SharedMemory;
   readonly #words: Uint32Array;
@@ -32,7 +32,7 @@ export class RemoteCq implements ProviderCq {
     handle: number,
     entries: number,
     memory: SharedMemory,
-    channel: RemoteChannel | undefined,
+    channel: DrivenChannel | undefined,
   ) {
     this.#device = device;
     this.#patience = device.connection.patience;

@@ -12,8 +12,8 @@ import type {
   ProviderDevice,
   ProviderPd,
 } from '../../verbs/index.ts';
+import { DrivenChannel } from '../driven-channel.ts';
 import type { Caller } from './caller.ts';
-import { RemoteChannel } from './channel.ts';
 import type { RemoteConnection } from './connection.ts';
 import { RemoteCq } from './cq.ts';
 import { RemotePd } from './pd.ts';
@@ -65,14 +65,14 @@ export class RemoteDevice implements ProviderDevice {
   }
 
   createChannel(): ProviderChannel {
-    return new RemoteChannel(this.connection.fd, () => this.connection.attend());
+    return new DrivenChannel(this.connection.fd, () => this.connection.attend());
   }
 
   createCq({ entries, channel }: CqSpec): ProviderCq {
     const results = this.caller.call('createCq', (writer) => writer.u32(this.handle).u32(entries));
     const handle = results.u32();
     const memory = this.connection.map(readRange(results));
-    const cq = new RemoteCq(this, handle, entries, memory, channel as RemoteChannel | undefined);
+    const cq = new RemoteCq(this, handle, entries, memory, channel as DrivenChannel | undefined);
     this.#cqs.set(handle, cq);
     return cq;
   }

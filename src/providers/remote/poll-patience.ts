@@ -26,6 +26,7 @@ export type PollAdvice = 'again' | 'look' | 'nap';
 
 /** One for all CQs of a connection: who finds something in one of them is not waiting. */
 export class PollPatience {
+  readonly #now: () => number;
   #polls = 0;
   #clockNs = 0;
   #isTight = false;
@@ -34,6 +35,11 @@ export class PollPatience {
   #lostNs = 0;
   #crowdedUntilNs = 0;
   #crowdedNs = FIRST_CROWDED_NS;
+
+  /** `now` in ns. */
+  constructor(now: () => number = monotonicNs) {
+    this.#now = now;
+  }
 
   /** Something was there. */
   found(): void {
@@ -47,7 +53,7 @@ export class PollPatience {
     const polls = ++this.#polls;
     if (polls > MANY_POLLS) for (let times = 0; times < MORE_PAUSES; times++) Atomics.pause();
     if (polls % POLLS_A_CLOCK !== 0) return 'again';
-    if (this.#isCrowded(monotonicNs())) {
+    if (this.#isCrowded(this.#now())) {
       this.#clockNs = 0;
       return 'nap';
     }

@@ -7,7 +7,7 @@ import {
   completionStatuses,
   type ProviderCq,
 } from '../../verbs/index.ts';
-import type { SoftChannel } from './channel.ts';
+import type { DrivenChannel } from '../driven-channel.ts';
 
 export interface CompletionOwner {
   /** Does what is due; completions may be added. */
@@ -21,7 +21,7 @@ const ROW = completionRow.words;
 
 export class SoftCq implements ProviderCq {
   readonly #owner: CompletionOwner;
-  readonly #channel: SoftChannel | undefined;
+  readonly #channel: DrivenChannel | undefined;
   readonly #rows: Uint32Array;
   readonly #entries: number;
   #first = 0;
@@ -31,7 +31,7 @@ export class SoftCq implements ProviderCq {
   #polls = 0;
   isClosed = false;
 
-  constructor(owner: CompletionOwner, entries: number, channel: SoftChannel | undefined) {
+  constructor(owner: CompletionOwner, entries: number, channel: DrivenChannel | undefined) {
     this.#owner = owner;
     this.#entries = entries;
     this.#channel = channel;

@@ -20,7 +20,7 @@ import type {
   QpSpec,
   SrqSpec,
 } from '../../verbs/index.ts';
-import { SoftChannel } from './channel.ts';
+import { DrivenChannel } from '../driven-channel.ts';
 import { type CompletionOwner, SoftCq } from './completion-queue.ts';
 import type { FaultPlan } from './fault-plan.ts';
 import { MAX_MESSAGE_BYTES } from './frame.ts';
@@ -133,11 +133,11 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
   }
 
   createChannel(): ProviderChannel {
-    return new SoftChannel(this.poller.fd, () => this.attend());
+    return new DrivenChannel(this.poller.fd, () => this.attend());
   }
 
   createCq(spec: CqSpec): SoftCq {
-    return new SoftCq(this, spec.entries, spec.channel as SoftChannel | undefined);
+    return new SoftCq(this, spec.entries, spec.channel as DrivenChannel | undefined);
   }
 
   close(): void {

@@ -10,6 +10,8 @@ import { DATA_FIRST_BYTE, encodeMessage, PREFACE_BYTES } from './protocol.ts';
 /** Those who have connected and not said who they are. */
 const MAX_STRANGERS = 64;
 const STRANGER_MS = 5000;
+/** After a connection that could not be taken. */
+const PAUSE_MS = 100;
 
 export interface ListenerEvents {
   /** Somebody who speaks as this side does; the socket is the handler's. */
@@ -23,7 +25,8 @@ export interface ListenerEvents {
 export class Listener implements Disposable {
   readonly port: number;
   readonly #socket: Socket;
-  readonly #watch: FdWatch;
+  #watch: FdWatch;
+  #pause: NodeJS.Timeout | undefined;
   readonly #security: ControlSecurity;
   readonly #peerName: string | undefined;
   readonly #events: ListenerEvents;
@@ -47,8 +50,7 @@ export class Listener implements Disposable {
     this.#socket = undo.use(listenAt(host, port));
     const address = this.#socket.localAddress;
     this.port = address.family === 'unix' ? 0 : address.port;
-    this.#watch = FdWatch.start(this.#socket.fd, () => this.#accept());
-    this.#watch.hold(true);
+    this.#watch = this.#startWatch();
     undo.move();
   }
 
@@ -57,6 +59,7 @@ export class Listener implements Disposable {
     this.#isClosed = true;
     for (const stranger of this.#strangers) stranger.close();
     this.#strangers.clear();
+    clearTimeout(this.#pause);
     this.#watch.close();
     this.#socket.close();
     this.#scratch.close();
@@ -77,9 +80,19 @@ export class Listener implements Disposable {
     try {
       return this.#isClosed ? undefined : this.#socket.accept();
     } catch {
-      // It came and went, or there are no descriptors left: the next one may have more luck.
+      // Most likely there are no descriptors left, and the caller still waits: without a pause this would call at once again.
+      this.#watch.close();
+      this.#pause = setTimeout(() => {
+        this.#watch = this.#startWatch();
+      }, PAUSE_MS);
       return undefined;
     }
+  }
+
+  #startWatch(): FdWatch {
+    const watch = FdWatch.start(this.#socket.fd, () => this.#accept());
+    watch.hold(true);
+    return watch;
   }
 
   /** Its first bytes are there, it has ended, or its time is over. */

@@ -22,6 +22,7 @@ export class TcpSender implements Mover {
   constructor(queue: BlockQueue, socket: Socket) {
     this.#queue = queue;
     this.#socket = socket;
+    if (process.env.SNDB) socket.setOption('sendBuffer', Number(process.env.SNDB)); if (process.env.NSLW) socket.setOption('notSentLowWater', Number(process.env.NSLW));
   }
 
   watch(poller: Poller): void {

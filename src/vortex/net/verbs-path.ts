@@ -167,10 +167,6 @@ export class VerbsPath implements Disposable {
     return this.#posted - this.#written < WRITES;
   }
 
-  get isIdle(): boolean {
-    return this.#posted === this.#written;
-  }
-
   /** One WRITE; `notice` is the count to tell when it is there, or negative. */
   write(from: Mr, offset: number, sizeBytes: number, toAddress: number, rkey: number, notice: number): void {
     const batch = this.#writeBatch;

@@ -1,17 +1,17 @@
-// Completion channels of a remote device: an epoll descriptor over our own events and the backend's bell.
+// Completion channels of devices that move only when they are driven (soft, remote): an epoll descriptor over our own events and over all that could cause some.
 
-import { EventFd, Poller, pollEvents } from '../../native/index.ts';
-import type { ProviderChannel, ProviderCq } from '../../verbs/index.ts';
+import { EventFd, Poller, pollEvents } from '../native/index.ts';
+import type { ProviderChannel, ProviderCq } from '../verbs/index.ts';
 
-export class RemoteChannel implements ProviderChannel {
+export class DrivenChannel implements ProviderChannel {
   readonly #event = EventFd.create();
   readonly #poller = Poller.create(2);
-  readonly #attend: () => void;
+  readonly #progress: () => void;
   readonly #ready = new Set<ProviderCq>();
 
-  /** `sourceFd` is readable when `attend` has something to do: whoever waits here hears for all. */
-  constructor(sourceFd: number, attend: () => void) {
-    this.#attend = attend;
+  /** `sourceFd` is readable when `progress` has something to do: whoever waits here drives the device. */
+  constructor(sourceFd: number, progress: () => void) {
+    this.#progress = progress;
     this.#poller.add(this.#event.fd, pollEvents.in, 0);
     this.#poller.add(sourceFd, pollEvents.in, 1);
   }
@@ -21,7 +21,7 @@ export class RemoteChannel implements ProviderChannel {
   }
 
   take(): readonly ProviderCq[] {
-    this.#attend();
+    this.#progress();
     if (this.#ready.size === 0) return [];
     this.#event.take();
     const ready = [...this.#ready];

@@ -1,0 +1,133 @@
+// What `millrace send` and `millrace recv` have in common: options, and how they show what happens.
+
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { CourierSettings, News, Receipt } from '../courier/index.ts';
+import { UsageError } from '../errors.ts';
+import { type Strategy, strategies } from '../vortex/index.ts';
+import { wireOfDevice } from '../vortex/net/verbs-device.ts';
+import { ageText, bytesText, rateText } from './figures.ts';
+import { painter } from './paint.ts';
+import { Progress } from './progress.ts';
+import type { World } from './world.ts';
+
+export interface CourierFlags {
+  readonly transport?: string;
+  readonly strategy?: Strategy;
+  readonly timeout: number;
+  readonly wait: number;
+  readonly tlsCa?: string;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly peerName?: string;
+  readonly quiet?: boolean;
+  readonly json?: boolean;
+}
+
+export function addCourierOptions(command: Command, waitSeconds: number, waitText: string): Command {
+  return command
+    .option('--transport <name>', 'tcp, or an RDMA device: soft-shm, soft-roce, soft-tcp, mlx5_0 (see millrace dev)')
+    .addOption(new Option('--strategy <name>', 'how blocks go over RDMA').choices(strategies))
+    .option('--timeout <seconds>', 'give the other side up after so long without a sign of life', seconds, 10)
+    .option('--wait <seconds>', waitText, seconds, waitSeconds)
+    .option('--tls-ca <file>', 'the authority of both certificates; with it both sides must show theirs')
+    .option('--tls-cert <file>', 'our certificate')
+    .option('--tls-key <file>', 'its key')
+    .option('--peer-name <name>', "what the other side's certificate must say (default: any of that authority)")
+    .option('-q, --quiet', 'say nothing but errors')
+    .option('--json', 'print one JSON document at the end');
+}
+
+/** The file room's settings, without what only one side has. */
+export function courierSettings(flags: CourierFlags, world: World, onNews: (news: News) => void): CourierSettings {
+  const { transport, strategy, timeout, wait, tlsCa: ca, tlsCert: cert, tlsKey: key, peerName } = flags;
+  const device = transport === 'tcp' ? undefined : transport;
+  // Before anybody waits: a device that does not exist is found out now.
+  if (device !== undefined) wireOfDevice(device);
+  const common = { device, strategy, timeoutMs: timeout * 1000, waitMs: wait * 1000, signal: world.signal, onNews };
+  if (ca === undefined && cert === undefined && key === undefined && peerName === undefined) return common;
+  if (ca === undefined || cert === undefined || key === undefined) {
+    throw new UsageError('TLS needs all of --tls-ca, --tls-cert and --tls-key');
+  }
+  return { ...common, tls: { ca, cert, key, peerName } };
+}
+
+/** Tells people what happens, on standard error. */
+export class Talk implements Disposable {
+  readonly #world: World;
+  readonly #verb: string;
+  readonly #isQuiet: boolean;
+  readonly #progress: Progress;
+  readonly #startMs: number;
+  #movingMs: number | undefined;
+
+  constructor(world: World, verb: 'sending' | 'receiving', { quiet = false, json = false }: CourierFlags) {
+    this.#world = world;
+    this.#verb = verb;
+    this.#isQuiet = quiet || json;
+    this.#progress = new Progress({ output: world.stderr, nowMs: world.nowMs, isQuiet: this.#isQuiet });
+    this.#startMs = world.nowMs();
+  }
+
+  hear(news: News): void {
+    switch (news.kind) {
+      case 'listening':
+        break;
+      case 'refused':
+        this.say(`a caller was sent away: ${news.reason}`);
+        break;
+      case 'met':
+        this.#movingMs = this.#world.nowMs();
+        if (news.haveBytes > 0) this.say(`${bytesText(news.haveBytes)} are there from before: checking them`);
+        break;
+      case 'checking':
+        this.#progress.update('checking', news.bytes, news.totalBytes);
+        break;
+      case 'moving':
+        this.#progress.update(this.#verb, news.bytes, news.totalBytes);
+        break;
+      case 'afresh':
+        this.say(`starting afresh: ${news.reason}`);
+        break;
+      case 'broken':
+        this.say(`${news.error.message}; waiting up to ${news.waitMs / 1000} s for the other side`);
+    }
+  }
+
+  say(text: string): void {
+    if (this.#isQuiet) return;
+    this.#progress.clear();
+    this.#world.stderr.write(`${text}\n`);
+  }
+
+  /** The last line, or the document. */
+  end(what: string, receipt: Receipt, flags: CourierFlags): void {
+    this.#progress.clear();
+    const { sizeBytes, resumedBytes, sha256 } = receipt;
+    const milliseconds = this.#world.nowMs() - (this.#movingMs ?? this.#startMs);
+    const bytesPerSecond = ((sizeBytes - resumedBytes) / Math.max(1, milliseconds)) * 1000;
+    if (flags.json) {
+      const document = { v: 1, role: this.#verb, ...receipt, seconds: milliseconds / 1000, bytesPerSecond };
+      this.#world.stdout.write(`${JSON.stringify(document)}\n`);
+      return;
+    }
+    const resumed = resumedBytes === 0 ? '' : ` (${bytesText(resumedBytes)} of it were there)`;
+    const paint = painter(this.#world.stderr, this.#world.env);
+    this.say(
+      `${paint('green', what)} ${bytesText(sizeBytes)}${resumed} in ${timeText(milliseconds)}, ${rateText(bytesPerSecond)}, sha256 ${sha256}`,
+    );
+  }
+
+  [Symbol.dispose](): void {
+    this.#progress.clear();
+  }
+}
+
+function timeText(milliseconds: number): string {
+  return milliseconds < 60_000 ? `${(milliseconds / 1000).toFixed(1)} s` : ageText(milliseconds);
+}
+
+function seconds(text: string): number {
+  const value = Number(text);
+  if (text.trim() !== '' && value >= 0 && value <= 86_400) return value;
+  throw new InvalidArgumentError('expected a number of seconds, up to 86400');
+}

@@ -1,0 +1,68 @@
+// `millrace send`: offers a file or a pipe to one receiver, and ends when it has it.
+
+import { InvalidArgumentError } from 'commander';
+import { addressText, DEFAULT_PORT, openFileSource, PipeSource, parseAddress, sendFile } from '../courier/index.ts';
+import type { AddCommand } from './command.ts';
+import { type ExitCode, exitCode } from './exit-code.ts';
+import { addCourierOptions, type CourierFlags, courierSettings, Talk } from './send-options.ts';
+import type { World } from './world.ts';
+
+interface Options extends CourierFlags {
+  readonly listen: string;
+  readonly block?: number;
+}
+
+/** A pipe's block is sent when it is full: smaller ones wait less. */
+const PIPE_BLOCK_BYTES = 256 * 1024;
+
+const about = `
+Whoever calls the port gets the file; with --tls-ca only who shows a certificate. Both sides compare the sha256 of all of it.
+When a transfer of a file breaks, the receiver can come back within --wait, and gets what it does not have.
+
+Examples:
+  millrace send disk.img                        on port ${DEFAULT_PORT} of all addresses
+  tar c folder | millrace send -                a pipe; cannot be resumed
+  millrace send big.bin --transport soft-roce   over RDMA
+  millrace send big.bin --listen 10.0.0.1:9000
+`;
+
+export const addSend: AddCommand = (program, { world, finish }) => {
+  const command = program
+    .command('send')
+    .description('send a file or a pipe to one receiver on another host (millrace recv), over a stream that is memory')
+    .argument('<file>', 'what to send; - is standard input')
+    .option('-l, --listen <address>', 'where the receiver calls: ADDRESS, ADDRESS:PORT or :PORT', `:${DEFAULT_PORT}`)
+    .option(
+      '--block <size>',
+      'what is sent at once: 64K to 64M, a power of two (default: 4M, of a pipe 256K)',
+      blockSize,
+    );
+  addCourierOptions(command, 60, 'for a receiver to come back when a transfer breaks')
+    .addHelpText('after', about)
+    .action((file: string, options: Options) => finish(() => send(file, options, world)));
+};
+
+async function send(file: string, options: Options, world: World): Promise<ExitCode> {
+  using talk = new Talk(world, 'sending', options);
+  const isPipe = file === '-';
+  const address = parseAddress(options.listen);
+  const receipt = await sendFile({
+    ...courierSettings(options, world, (news) => {
+      if (news.kind === 'listening')
+        talk.say(`${isPipe ? 'the pipe' : file} waits for a receiver on ${addressText(news)}`);
+      else talk.hear(news);
+    }),
+    address,
+    openSource: async () => (isPipe ? new PipeSource(world.stdin) : openFileSource(file)),
+    blockBytes: options.block ?? (isPipe ? PIPE_BLOCK_BYTES : undefined),
+  });
+  talk.end(`sent to ${receipt.peer}:`, receipt, options);
+  return exitCode.ok;
+}
+
+function blockSize(text: string): number {
+  const [, digits = '', unit = ''] = /^(\d{1,8})([KM]?)$/i.exec(text) ?? [];
+  const value = Number(digits) * { '': 1, K: 1024, M: 1024 * 1024 }[unit.toUpperCase() as '' | 'K' | 'M'];
+  if (digits !== '' && Number.isInteger(Math.log2(value)) && value >= 2 ** 16 && value <= 2 ** 26) return value;
+  throw new InvalidArgumentError('expected a power of two from 64K to 64M');
+}
