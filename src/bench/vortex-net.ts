@@ -11,11 +11,11 @@ import type { StreamJob, StreamReport } from './vortex-net-program.ts';
 
 const MIB = 2 ** 20;
 const HUGE_PAGE_BYTES = 2 * MIB;
-/** Shorter ones would show how streams start, and not how they run. */
+/** Shorter ones would show how streams start, and not how they run: V8 compiles the loops of each engine anew. */
 const LEAST_ROUND_MS = 600;
 /** About what a stream carries in a ms: for how much to carry in a round. */
 const TCP_BYTES_PER_MS = 2e6;
-const SHM_BYTES_PER_MS = 6e6;
+const SHM_BYTES_PER_MS = 12e6;
 const ROCE_BYTES_PER_MS = 0.4e6;
 /** Of the raw wire, at each end: many times what a processor's cache holds, and less where a pass over it takes long. */
 const SHM_REGION_BYTES = 256 * MIB;
@@ -30,7 +30,7 @@ type Geometry = Pick<StreamJob, 'blockBytes' | 'poolBlocks'>;
 
 /** As long as the pool fits the processor's cache, what one end writes there the other need not fetch from memory. */
 const tcpPool: Geometry = { blockBytes: 2 * MIB, poolBlocks: 8 };
-const rdmaPool: Geometry = { blockBytes: 4 * MIB, poolBlocks: 8 };
+const rdmaPool: Geometry = { blockBytes: 4 * MIB, poolBlocks: 4 };
 
 interface PrepareOptions {
   readonly roundMs: number;

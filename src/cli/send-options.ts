@@ -27,8 +27,8 @@ export function addCourierOptions(command: Command, waitSeconds: number, waitTex
   return command
     .option('--transport <name>', 'tcp, or an RDMA device: soft-shm, soft-roce, soft-tcp, mlx5_0 (see millrace dev)')
     .addOption(new Option('--strategy <name>', 'how blocks go over RDMA').choices(strategies))
-    .option('--timeout <seconds>', 'give the other side up after so long without a sign of life', seconds, 10)
-    .option('--wait <seconds>', waitText, seconds, waitSeconds)
+    .option('--timeout <seconds>', 'give the other side up after so long without a sign of life', secondsFrom(0.1), 10)
+    .option('--wait <seconds>', waitText, secondsFrom(0), waitSeconds)
     .option('--tls-ca <file>', 'the authority of both certificates; with it both sides must show theirs')
     .option('--tls-cert <file>', 'our certificate')
     .option('--tls-key <file>', 'its key')
@@ -112,9 +112,8 @@ export class Talk implements Disposable {
     }
     const resumed = resumedBytes === 0 ? '' : ` (${bytesText(resumedBytes)} of it were there)`;
     const paint = painter(this.#world.stderr, this.#world.env);
-    this.say(
-      `${paint('green', what)} ${bytesText(sizeBytes)}${resumed} in ${timeText(milliseconds)}, ${rateText(bytesPerSecond)}, sha256 ${sha256}`,
-    );
+    const rate = `${timeText(milliseconds)}, ${rateText(bytesPerSecond)}`;
+    this.say(`${paint('green', what)} ${bytesText(sizeBytes)}${resumed} in ${rate}, sha256 ${sha256}`);
   }
 
   [Symbol.dispose](): void {
@@ -126,8 +125,10 @@ function timeText(milliseconds: number): string {
   return milliseconds < 60_000 ? `${(milliseconds / 1000).toFixed(1)} s` : ageText(milliseconds);
 }
 
-function seconds(text: string): number {
-  const value = Number(text);
-  if (text.trim() !== '' && value >= 0 && value <= 86_400) return value;
-  throw new InvalidArgumentError('expected a number of seconds, up to 86400');
+function secondsFrom(least: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (text.trim() !== '' && value >= least && value <= 86_400) return value;
+    throw new InvalidArgumentError(`expected a number of seconds from ${least} to 86400`);
+  };
 }

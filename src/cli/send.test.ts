@@ -72,6 +72,7 @@ describe('send and recv: wrong use', () => {
       [['recv', '127.0.0.1:1', file], /it exists \(--force replaces it\)/],
       [['recv', '127.0.0.1:1', '-', '--json'], /mixed up/],
       [['recv', '127.0.0.1', '--timeout', 'x'], /a number of seconds/],
+      [['recv', '127.0.0.1', '--timeout', '0'], /a number of seconds from 0.1/],
     ] as const) {
       const { code, stdout, stderr } = await runCaptured(args);
       assert.equal(code, 2, `${args.join(' ')}: ${stderr}`);

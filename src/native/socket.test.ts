@@ -236,6 +236,15 @@ describe('sockets', () => {
     assert.throws(() => unix.setOption('noDelay', 1), { code: 'ENOTSUP', message: /noDelay/ });
   });
 
+  test('a connection knows its round trip', () => {
+    using stack = new DisposableStack();
+    const [client] = connected(stack, ip('127.0.0.1', 0));
+    assert.ok(client.roundTripUs > 0 && client.roundTripUs < 1e6, `${client.roundTripUs} us`);
+    const [unix, other] = Socket.pair();
+    stack.use(other);
+    assert.throws(() => stack.use(unix).roundTripUs, { code: 'ENOTSUP' });
+  });
+
   test('a unix socket at a path is found there', () => {
     const path = join(tmpdir(), `millrace-socket-${process.pid}`);
     using stack = new DisposableStack();

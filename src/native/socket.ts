@@ -41,7 +41,6 @@ export const socketOptions = {
   noDelay: [6, 1],
   quickAck: [6, 12],
   userTimeoutMs: [6, 18],
-  notSentLowWater: [6, 25],
   ipv6Only: [41, 26],
   receiveBufferForce: [1, 33],
   sendBufferForce: [1, 32],
@@ -235,6 +234,14 @@ export class Socket extends Fd {
   /** Bytes of those that have not left for the peer at all: a reset now would drop them. */
   get unsentBytes(): number {
     return check(addon.queued(this.fd, SIOCOUTQNSD), 'ioctl');
+  }
+
+  /** TCP: the round trip as the kernel has measured it, in us. */
+  get roundTripUs(): number {
+    // SOL_TCP, TCP_INFO: struct tcp_info, tcpi_rtt
+    const bytes = new Uint8Array(72);
+    check(addon.getsockopt(this.fd, 6, 11, bytes), 'getsockopt', 'TCP information');
+    return new DataView(bytes.buffer).getUint32(68, true);
   }
 
   private getNumber(level: number, name: number): number {

@@ -138,14 +138,24 @@ export class Engine implements Disposable {
       const count = Math.min(ROWS, this.#depth - this.#active.size, this.#queue.length - this.#queueStart);
       this.#rows.clear();
       for (let index = 0; index < count; index++) this.#addRow(this.#queue[this.#queueStart + index]);
-      const taken = this.qp.postSend(this.#rows);
-      if (taken === 0) return;
+      const taken = this.#postRows();
       this.#queueStart += taken;
       for (let index = count; index > taken; index--) this.#takeBack(this.#lastRequest--);
+      if (taken === 0) return;
     }
     if (this.#queueStart === this.#queue.length || this.#queueStart > 1024) {
       this.#queue = this.#queue.slice(this.#queueStart);
       this.#queueStart = 0;
+    }
+  }
+
+  /** A device that refuses to take any is of no use to this node any more; who posted is told first. */
+  #postRows(): number {
+    try {
+      return this.qp.postSend(this.#rows);
+    } catch (error) {
+      queueMicrotask(() => this.#hooks.onBroken(error instanceof Error ? error.message : String(error)));
+      return 0;
     }
   }
 

@@ -95,7 +95,7 @@ export class TransferNode {
     for (const buffer of this.#buffers.values()) buffer.isFreed = true;
     this.engine.close(`node ${this.id} is gone: ${why}`);
     for (const [buffer, { rkey, freed }] of this.#offers) {
-      if (!buffer.mr.isClosed) buffer.mr.revoke(rkey);
+      revoke(buffer, rkey);
       freed.resolve();
     }
     for (const waiting of this.#waiting.values()) waiting.reject(gone(this.id, why));
@@ -168,6 +168,16 @@ export class TransferNode {
     if (this.isGone) return;
     this.#socket.write(`${JSON.stringify(bodyOf(message))}\n`);
     if (this.#socket.writableLength > MAX_UNREAD_BYTES) this.close('it does not read what it is told');
+  }
+}
+
+/** A device that is gone has taken its keys with it. */
+function revoke({ mr }: LocalBuffer, rkey: number): void {
+  if (mr.isClosed) return;
+  try {
+    mr.revoke(rkey);
+  } catch {
+    // Then the key opens nothing.
   }
 }
 

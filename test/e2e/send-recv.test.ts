@@ -33,6 +33,8 @@ const bytes = randomBytes(96 * MIB);
 const sum = createHash('sha256').update(bytes).digest('hex');
 /** Small blocks: there is a middle to break in. */
 const small = ['--block', '64K'];
+/** Of a test for one process. */
+const PATIENCE_MS = 40_000;
 let count = 0;
 
 function newPath(): string {
@@ -62,8 +64,15 @@ class Side implements Disposable {
 
   constructor(args: readonly string[], start: Start = here) {
     this.child = start(args);
+    const timer = setTimeout(() => {
+      this.lines.push('it took too long, and the test has killed it');
+      this.child.kill('SIGKILL');
+    }, PATIENCE_MS);
     // Everything it said is read by then.
-    this.code = once(this.child, 'close').then(([status]) => status as number | null);
+    this.code = once(this.child, 'close').then(([status]) => {
+      clearTimeout(timer);
+      return status as number | null;
+    });
     assert.ok(this.child.stderr !== null);
     createInterface({ input: this.child.stderr }).on('line', (line) => {
       this.lines.push(line);

@@ -46,7 +46,7 @@ describe('ibverbs on rxe', () => {
     serving.catch(() => {});
     await Promise.race([listening.promise, serving]);
     const words = [...guestNode, compiled(remoteSuite), socketPath];
-    await tellGuestTests(t, guest, remoteSuite, { least: 20, timeoutMs: 2 * minuteMs, words });
+    await tellGuestTests(t, guest, remoteSuite, { least: 12, timeoutMs: 2 * minuteMs, words });
     ending.abort(new Error('the suite is over'));
   });
 

@@ -13,7 +13,7 @@ import type { Mover } from './mover.ts';
 import type { MessageOf, Offer, Wire } from './protocol.ts';
 import { SenderSession } from './session.ts';
 import { failureOf, StreamFailure } from './stream-failure.ts';
-import { TcpSender } from './tcp-sender.ts';
+import { keepUnderWayFew, TcpSender } from './tcp-sender.ts';
 
 /** Those who have not come to terms yet. */
 const MAX_CALLERS = 64;
@@ -159,7 +159,11 @@ class Meeting {
     accept: MessageOf<'accept'>,
     signal: AbortSignal,
   ): Promise<Mover> {
-    if (this.#wire === 'tcp') return new TcpSender(this.#queue, await this.#dataConnection(control, token, signal));
+    if (this.#wire === 'tcp') {
+      const socket = await this.#dataConnection(control, token, signal);
+      keepUnderWayFew(socket);
+      return new TcpSender(this.#queue, socket);
+    }
     const { openVerbsSender } = await import('./verbs-sides.ts');
     const { device } = this.#settings;
     const place = { device, wire: this.#wire, localAddress: control.localAddress, strategy };

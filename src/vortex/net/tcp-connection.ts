@@ -17,7 +17,6 @@ export async function openTcpReceiver(
   using undo = new DisposableStack();
   const address = ip(host, port);
   const socket = undo.use(Socket.stream(address.family));
-  if (process.env.RCVB) socket.setOption('receiveBuffer', Number(process.env.RCVB));
   try {
     if (!socket.connect(address)) await finishConnect(socket, signal);
     using preface = SharedMemory.create({ sizeBytes: 4096, name: 'vortex-preface' });
@@ -43,7 +42,6 @@ async function finishConnect(socket: Socket, signal: AbortSignal): Promise<void>
   watch.hold(true);
   const onAbort = (): void => reject(signal.reason);
   signal.addEventListener('abort', onAbort);
-  if (process.env.RCVB) socket.setOption('receiveBuffer', Number(process.env.RCVB));
   try {
     if (signal.aborted) onAbort();
     await promise;

@@ -31,5 +31,5 @@ conformance(
       };
     },
   },
-  ['opcodes', 'flags'],
+  ['opcodes'],
 );
