@@ -174,9 +174,13 @@ static __always_inline __u32 decide(const struct settings *set, const struct que
   return connection->action == ACTION_SKMSG ? VERDICT_SKMSG : VERDICT_CARRIED;
 }
 
-// What somebody may ask about is told; the many that no rule is about are only counted.
+// What somebody may ask about is told. The many that no rule is about are only counted, and of those that are carried
+// the daemon hears anyway: to wake it for each takes longer than the rest of what is done here.
 static __always_inline void tell(const struct connection *connection, __u32 family) {
-  if (connection->verdict == VERDICT_OWN || connection->verdict == VERDICT_NO_RULE) return;
+  if (connection->verdict == VERDICT_OWN || connection->verdict == VERDICT_NO_RULE ||
+      connection->verdict == VERDICT_CARRIED) {
+    return;
+  }
   struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
   if (!event) return; // counted all the same
   __builtin_memset(event, 0, sizeof(*event));

@@ -114,7 +114,7 @@ const kinds: readonly Kind[] = [
   },
   {
     id: 'proxy.raw',
-    what: 'one carried stream, next to writes of as much memory as its ring, on the same wire',
+    what: 'one carried stream, next to writes of 64 MiB on the same wire',
     unit: 'MiB/s',
     better: 'higher',
     bar: { raw: 0.1 },

@@ -21,6 +21,9 @@ const pool: StreamOptions & { readonly blockBytes: number; readonly poolBlocks: 
   poolBlocks: 8,
 };
 
+/** Workers close a round's stream when they open the next one. */
+const POOLS_AT_ONCE = 2;
+
 /** What one run over a stream took. */
 export interface LocalFigures {
   readonly bytesPerS: number;
@@ -98,7 +101,7 @@ function sizeOf(roundMs: number, blockBytes: number): number {
 async function prepareLocal(roundMs: number, signal: AbortSignal): Promise<Contest> {
   await using undo = new AsyncDisposableStack();
   const poolBytes = pool.blockBytes * pool.poolBlocks;
-  undo.use(reserveHugePages(poolBytes / HUGE_PAGE_BYTES));
+  undo.use(reserveHugePages((POOLS_AT_ONCE * poolBytes) / HUGE_PAGE_BYTES));
   const workers = undo.use(new Workers());
   const sizeBytes = Math.ceil(sizeOf(roundMs, pool.blockBytes) / poolBytes) * poolBytes;
   const ours = async (): Promise<number> => (await workers.stream(sizeBytes, pool, signal)).bytesPerS / 1e9;
@@ -119,7 +122,7 @@ async function prepareSweep(
   await using undo = new AsyncDisposableStack();
   const { signal } = options;
   const sweepPool = { blockBytes, poolBlocks: Math.max(4, Math.min(64, (64 * MIB) / blockBytes)) };
-  undo.use(reserveHugePages(Math.ceil((blockBytes * sweepPool.poolBlocks) / HUGE_PAGE_BYTES)));
+  undo.use(reserveHugePages(Math.ceil((POOLS_AT_ONCE * blockBytes * sweepPool.poolBlocks) / HUGE_PAGE_BYTES)));
   const workers = undo.use(new Workers());
   const sizeBytes = sizeOf(options.roundMs, blockBytes);
   const ours = async (): Promise<number> => figure(await workers.stream(sizeBytes, sweepPool, signal));

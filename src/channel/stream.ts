@@ -405,17 +405,20 @@ export class Stream implements Watched, Resumable {
   }
 
   #shutDown(): void {
-    if (!this.#isShutDown) {
-      this.#isShutDown = true;
-      try {
-        this.#socket.shutdownSend();
-      } catch (error) {
-        if (!(error instanceof SystemError)) throw error;
-        this.#broken();
-        return;
-      }
+    const isFirst = !this.#isShutDown;
+    this.#isShutDown = true;
+    if (this.#isShutHere) {
+      // Closing ends it as well.
+      this.#closeSocket(false);
+      return;
     }
-    if (this.#isShutHere) this.#closeSocket(false);
+    if (!isFirst) return;
+    try {
+      this.#socket.shutdownSend();
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      this.#broken();
+    }
   }
 
   #consumed(sizeBytes: number): void {

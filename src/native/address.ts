@@ -32,12 +32,29 @@ export function ip(host: string, port: number): Address {
 
 export function encodeAddress(address: Address): Uint8Array {
   if (address.family === 'unix') return encodeUnix(address.path);
+  const bytes = new Uint8Array(address.family === 'ipv4' ? INET_BYTES : INET6_BYTES);
+  fillInet(bytes, address);
+  return bytes;
+}
+
+const inet = new Uint8Array(new ArrayBuffer(INET_BYTES));
+const inet6 = new Uint8Array(new ArrayBuffer(INET6_BYTES));
+
+/** As encodeAddress, good until the next call: to make a buffer that native code can see takes longer than a bind. */
+export function encodeOnce(address: Address): Uint8Array {
+  if (address.family === 'unix') return encodeUnix(address.path);
+  const bytes = address.family === 'ipv4' ? inet : inet6;
+  fillInet(bytes, address);
+  return bytes;
+}
+
+function fillInet(bytes: Uint8Array, address: Exclude<Address, { family: 'unix' }>): void {
   const { host, port } = address;
   if (!Number.isInteger(port) || port < 0 || port > 65535) throw new UsageError(`port ${port}: expected 0 to 65535`);
-  const bytes = new Uint8Array(address.family === 'ipv4' ? INET_BYTES : INET6_BYTES);
-  const view = new DataView(bytes.buffer);
-  view.setUint16(0, familyNumbers[address.family], true);
-  view.setUint16(2, port);
+  bytes.fill(0);
+  bytes[0] = familyNumbers[address.family];
+  bytes[2] = port >>> 8;
+  bytes[3] = port & 255;
   if (address.family === 'ipv4') {
     if (!isIPv4(host)) throw new UsageError(`'${host}' is not an IPv4 address`);
     let at = 4;
@@ -46,22 +63,22 @@ export function encodeAddress(address: Address): Uint8Array {
       if (digit < 0) at++;
       else bytes[at] = bytes[at] * 10 + digit;
     }
-  } else {
-    if (!isIPv6(host) || host.includes('%')) throw new UsageError(`'${host}' is not an IPv6 address`);
-    bytes.set(ipv6Bytes(host), 8);
-    view.setUint32(24, address.scope ?? 0, true);
+    return;
   }
-  return bytes;
+  if (!isIPv6(host) || host.includes('%')) throw new UsageError(`'${host}' is not an IPv6 address`);
+  bytes.set(ipv6Bytes(host), 8);
+  new DataView(bytes.buffer).setUint32(24, address.scope ?? 0, true);
 }
 
 /** `size` is what the kernel said it wrote. */
 export function decodeAddress(bytes: Uint8Array, size: number): Address {
+  if (size >= INET_BYTES && bytes.byteLength >= INET_BYTES && bytes[0] === familyNumbers.ipv4 && bytes[1] === 0) {
+    const host = `${bytes[4]}.${bytes[5]}.${bytes[6]}.${bytes[7]}`;
+    return { family: 'ipv4', host, port: (bytes[2] << 8) | bytes[3] };
+  }
   const view = new DataView(bytes.buffer, bytes.byteOffset, Math.min(size, bytes.byteLength));
   const family = view.byteLength >= 2 ? view.getUint16(0, true) : -1;
   if (family === familyNumbers.unix) return { family: 'unix', path: unixPath(bytes.subarray(2, view.byteLength)) };
-  if (family === familyNumbers.ipv4 && view.byteLength >= INET_BYTES) {
-    return { family: 'ipv4', host: ipv4Text(view.getUint32(4)), port: view.getUint16(2) };
-  }
   if (family === familyNumbers.ipv6 && view.byteLength >= INET6_BYTES) {
     const host = ipv6Text(new DataView(view.buffer, view.byteOffset + 8, 16));
     const scope = view.getUint32(24, true);

@@ -6,7 +6,7 @@ import {
   ADDRESS_BYTES,
   type Address,
   decodeAddress,
-  encodeAddress,
+  encodeOnce,
   type Family,
   familyNumbers,
   formatAddress,
@@ -89,7 +89,7 @@ export class Socket extends Fd {
   }
 
   bind(address: Address): void {
-    check(addon.bind(this.fd, encodeAddress(address)), 'bind', formatAddress(address));
+    check(addon.bind(this.fd, encodeOnce(address)), 'bind', formatAddress(address));
   }
 
   listen(backlog = 511): void {
@@ -104,7 +104,7 @@ export class Socket extends Fd {
 
   /** True when connected already; false when under way: wait for `out`, then `finishConnect`. */
   connect(address: Address): boolean {
-    const result = addon.connect(this.fd, encodeAddress(address));
+    const result = addon.connect(this.fd, encodeOnce(address));
     if (result === -EINPROGRESS) return false;
     check(result, 'connect', formatAddress(address));
     return true;

@@ -28,7 +28,7 @@ import { ringBytes } from './shm-ring.ts';
 import type { WireHost } from './wire.ts';
 
 /** Of each direction. Pages are taken as they are used. */
-const RING_CAPACITY = 256 * 1024;
+const RING_CAPACITY = 1024 * 1024;
 
 export function defaultRuntimeDir(): string {
   const { MILLRACE_RUN_DIR, XDG_RUNTIME_DIR } = process.env;

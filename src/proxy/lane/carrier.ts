@@ -251,7 +251,7 @@ export class Carrier implements Disposable {
   }
 
   #carry(socket: Socket, about: StreamAbout): boolean {
-    const endpoint = formatEndpoint(endpointOf(about.original));
+    const endpoint = serverOf(about.original);
     for (const peer of this.#routes.get(endpoint) ?? []) {
       let best: Session | undefined;
       for (const session of this.#linksOf(peer)) {
@@ -274,7 +274,7 @@ export class Carrier implements Disposable {
     original: Address,
     peer: string,
   ): { socket: Socket; isConnecting: boolean; about: StreamAbout } | number {
-    if (original.family === 'unix' || !this.#listeners.has(formatEndpoint(endpointOf(original)))) {
+    if (original.family === 'unix' || !this.#listeners.has(serverOf(original))) {
       this.#refused++;
       return ECONNREFUSED;
     }
@@ -373,6 +373,11 @@ export class Carrier implements Disposable {
     }
     return all;
   }
+}
+
+/** As peers announce it. */
+function serverOf(address: Address): string {
+  return address.family === 'ipv4' ? formatAddress(address) : formatEndpoint(endpointOf(address));
 }
 
 function streamsOf(session: Session | undefined): number {
