@@ -7,9 +7,11 @@ import { after, before, describe, test } from 'node:test';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import { compile } from '../steering/compile.ts';
+import { isStopped } from '../steering/process-figures.ts';
 import { RunningProgram } from '../steering/running-program.ts';
 import { redirectEverything } from '../steering/steered-world.ts';
 import { temporaryFolder } from '../steering/temporary-folder.ts';
+import { until } from '../steering/world.ts';
 import type { Settings } from './daemon-process.ts';
 import { ProxyWorld, type Wire } from './proxy-world.ts';
 
@@ -38,6 +40,8 @@ async function carries(world: ProxyWorld): Promise<void> {
   const words = ['send', world.b.ipv4, String(floodPort), 'blocking', String(floodBytes)];
   await using sender = RunningProgram.start(world.a, flood, words, { endWith: 'SIGKILL' });
   await receiver.line(/^accepted$/);
+  // It stops itself a moment later; a SIGCONT before that is lost.
+  await until('the receiver has stopped', () => isStopped(receiver.pid));
   receiver.signal('SIGCONT');
   assert.equal(await receiver.line(/./), `${floodBytes} bytes, right`);
   await sender.line(/^offered all/);

@@ -22,6 +22,11 @@ export function residentBytes(pid: number): number {
   return 1024 * Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
 }
 
+/** By SIGSTOP. */
+export function isStopped(pid: number): boolean {
+  return /^State:\s+T/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+}
+
 /** User and system time of all threads; fields 14 and 15 of proc_pid_stat(5). */
 export function cpuMs(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
