@@ -1,4 +1,5 @@
 // A test of a guest that is cabled to a host of a lab.
+// Runs beside other files: a guest boots and waits more than it computes.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

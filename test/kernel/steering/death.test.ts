@@ -1,4 +1,5 @@
 // Tests what programs notice when the relay is killed: a second of refusals at most, resets instead of hangs, and a clean restart.
+// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
