@@ -1,5 +1,4 @@
 // Tests of `millrace lab vm run`: wrong use, streams and status, Ctrl-C, and that QEMU never outlives its starter.
-// Runs beside other files: a guest boots and waits more than it computes.
 
 import assert from 'node:assert/strict';
 import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';

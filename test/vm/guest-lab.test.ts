@@ -1,5 +1,4 @@
 // A test of a guest that is cabled to a host of a lab.
-// Runs beside other files: a guest boots and waits more than it computes.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,5 +1,4 @@
 // A test of two guests on one cable: RoCEv2 crosses it, and the capture shows it.
-// Runs beside other files: a guest boots and waits more than it computes.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

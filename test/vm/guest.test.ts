@@ -1,5 +1,4 @@
 // Tests of one guest that many commands share: output, status, killing, files, RDMA, and in the end its panic.
-// Runs beside other files: a guest boots and waits more than it computes.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';

@@ -1,6 +1,5 @@
 // The ibverbs provider on the kernel's software RDMA device, in a guest: the conformance suite, what is beyond it, and
 // ibv_rc_pingpong at the other side.
-// Runs beside other files: a guest boots and waits more than it computes.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

@@ -1,6 +1,5 @@
 // Our RoCEv2 and the kernel's, in one guest: rxe at one end of a veth pair, the soft device at the other, in a network
 // namespace of its own because rxe has the port in the first one.
-// Runs beside other files: a guest boots and waits more than it computes.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
