@@ -235,5 +235,8 @@ function removeStale(socketPath: string): void {
     rmSync(socketPath, { force: true });
     return;
   }
-  throw new MillraceError('MILLRACE_ERR_USAGE', `start a backend at ${socketPath}: one is running there already`);
+  throw new MillraceError(
+    'MILLRACE_ERR_USAGE',
+    `start a backend at ${socketPath}: one is running there already; choose another socket`,
+  );
 }

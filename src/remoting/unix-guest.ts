@@ -92,10 +92,15 @@ export function connectToBackend(socketPath: string): Socket {
   try {
     socket.connect({ family: 'unix', path: socketPath });
   } catch (error) {
-    const isAbsent = error instanceof SystemError && (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
-    if (!isAbsent) throw error;
+    if (!(error instanceof SystemError)) throw error;
     const attempt = `connect to the remoting backend at ${socketPath}`;
-    throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', `${attempt}: nobody listens there`, { cause: error });
+    if (error.code === 'EACCES') {
+      const advice = 'not permitted; its backend says who may: millrace backend --uid';
+      throw new MillraceError('MILLRACE_ERR_PERMISSION', `${attempt}: ${advice}`, { cause: error });
+    }
+    if (error.code !== 'ENOENT' && error.code !== 'ECONNREFUSED') throw error;
+    const advice = "nobody listens there; start one with 'millrace backend'";
+    throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', `${attempt}: ${advice}`, { cause: error });
   }
   undo.move();
   return socket;
