@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
 import { describe, test } from 'node:test';
 import { readLine, writeLine } from './line.ts';
@@ -42,6 +44,18 @@ describe('a line of JSON', () => {
     await assert.rejects(aborted, /enough/);
     await assert.rejects(readLine(silent, { signal: controller.signal }), /enough/);
     assert.equal(listeners(silent), listeners(duplexPair()[0]));
+  });
+
+  test('a connection that is reset reads as one that the peer closed', async () => {
+    await using server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const here = connect(port, '127.0.0.1');
+    const [there] = await once(server, 'connection');
+    const reading = readLine(here);
+    there.resetAndDestroy();
+    await assert.rejects(reading, /it closed the connection \(ECONNRESET\)/);
+    await assert.rejects(readLine(here), /it closed the connection \(ECONNRESET\)/);
   });
 
   test('a line may come in pieces, and what follows it stays in the stream', async () => {

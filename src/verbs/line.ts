@@ -39,7 +39,7 @@ export async function readLine(socket: Duplex, options: LineOptions = {}): Promi
     }
   };
   const onEnd = (): void => reject(failure('it closed the connection'));
-  const onError = (error: Error): void => reject(failure(error.message, error));
+  const onError = (error: NodeJS.ErrnoException): void => reject(failure(reasonOf(error), error));
   const onAbort = (): void => reject(signal?.reason);
 
   socket.on('error', onError);
@@ -73,6 +73,11 @@ function parse(text: string): unknown {
   } catch {
     throw failure('it sent something else than a line of JSON');
   }
+}
+
+/** A process that is killed with bytes unread resets its connection instead of ending it: to its peer that is the same. */
+function reasonOf({ code, message }: NodeJS.ErrnoException): string {
+  return code === 'ECONNRESET' || code === 'EPIPE' ? `it closed the connection (${code})` : message;
 }
 
 function failure(reason: string, cause?: Error): MillraceError {
