@@ -1,7 +1,7 @@
 // What a guest of the remoting rows measures, on a device of its own or on the backend's: the same code for both.
 
 import type { Socket } from 'node:net';
-import { monotonicNs } from '../native/index.ts';
+import { monotonicNs, type SharedMemory } from '../native/index.ts';
 import {
   CompletionBatch,
   type Cq,
@@ -44,13 +44,14 @@ export class GuestWorld {
   readonly #completions = new CompletionBatch();
   #offset = 0;
 
-  static async build(device: Device, socket: Socket, sizeBytes: number): Promise<GuestWorld> {
+  /** From memory that is there, or from so many bytes of its own. */
+  static async build(device: Device, socket: Socket, from: SharedMemory | number): Promise<GuestWorld> {
     const pd = device.createPd();
     const sendCq = device.createCq();
     const receiveCq = device.createCq({ channel: device.createChannel() });
     const qp = pd.createQp({ sendCq, receiveCq });
     const { regions } = await connectQp(socket, qp, { expect: ['target'] });
-    const source = pd.allocate({ sizeBytes });
+    const source = typeof from === 'number' ? pd.allocate({ sizeBytes: from }) : pd.register(from);
     source.bytes.fill(1);
     const world = new GuestWorld(pd, qp, sendCq, receiveCq, source, regions.target, socket);
     world.#touch();
@@ -65,6 +66,10 @@ export class GuestWorld {
     this.#source = source;
     this.#target = target;
     this.#socket = socket;
+  }
+
+  get memory(): SharedMemory {
+    return this.#source.memory;
   }
 
   /** ns for each operation: the geometric mean over the sizes. Of events, the median. */

@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
-import { monotonicNs, pinThread } from '../native/index.ts';
+import { monotonicNs, pinThread, type SharedMemory } from '../native/index.ts';
 import {
   access,
   CompletionBatch,
@@ -48,18 +48,22 @@ function runBackend({ folder, wait = 'mixed' }: ProgramOptions): void {
 /** Offers its memory to whoever connects, and sends the time when it is told to. */
 async function runPeer({ folder, sizeBytes }: ProgramOptions): Promise<void> {
   const device = openSoftDevice(places(folder).shm);
+  const pd = device.createPd();
+  const flags = access.localWrite | access.remoteWrite | access.remoteRead;
+  const target = pd.allocate({ sizeBytes, access: flags });
+  target.bytes.fill(1);
   const server = createServer((socket) => {
-    const pd = device.createPd();
     const cq = device.createCq();
-    const flags = access.localWrite | access.remoteWrite | access.remoteRead;
-    const target = pd.allocate({ sizeBytes, access: flags });
-    target.bytes.fill(1);
     const qp = pd.createQp({ sendCq: cq });
     const batch = new SendBatch({ capacity: 1, maxSge: 1 });
     const completions = new CompletionBatch();
     const stamp = pd.allocate({ sizeBytes: 8 });
     const words = new Float64Array(stamp.memory.buffer);
-    socket.on('close', () => pd.close());
+    socket.on('close', () => {
+      qp.close();
+      stamp.close();
+      cq.close();
+    });
     void connectQp(socket, qp, { regions: { target } }).then(() => {
       socket.on('data', (asked) => {
         // One at a time, each when the guest is about to sleep.
@@ -79,15 +83,14 @@ async function runPeer({ folder, sizeBytes }: ProgramOptions): Promise<void> {
 
 async function runGuest({ folder, sizeBytes, wait = 'mixed' }: ProgramOptions): Promise<void> {
   const { backend, peer, shm } = places(folder);
-  const build = async (device: Device): Promise<GuestWorld> => {
+  const build = async (device: Device, from: SharedMemory | number): Promise<GuestWorld> => {
     const socket = connect(peer);
     await once(socket, 'connect');
-    return GuestWorld.build(device, socket, sizeBytes);
+    return GuestWorld.build(device, socket, from);
   };
-  const worlds = {
-    remoted: await build(openRemoteDevice('soft-shm', { socketPath: backend, wait })),
-    native: await build(openSoftDevice(shm)),
-  };
+  const remoted = await build(openRemoteDevice('soft-shm', { socketPath: backend, wait }), sizeBytes);
+  // The same memory at both ends: where pages lie makes more of a difference than who copies them.
+  const worlds = { remoted, native: await build(openSoftDevice(shm), remoted.memory) };
   process.on('message', (order: LoopOrder) => {
     void worlds[order.where].run(order).then((figure) => process.send?.({ figure }));
   });

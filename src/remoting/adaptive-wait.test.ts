@@ -61,12 +61,22 @@ describe('adaptive waiting', () => {
 
   test('who was interrupted while looking sleeps at once for a while', () => {
     const wait = new AdaptiveWait();
-    for (let at = 1; at < 100_000; at += 10_000) lookedNs(wait, at, 5000);
-    assert.equal(wait.mayLook(200_000), true);
+    for (let at = 1; at < 400_000; at += 30_000) lookedNs(wait, at, 20_000);
+    assert.equal(wait.mayLook(500_000), true);
     assert.equal(wait.mayLook(2_000_000), false);
     wait.found(2_000_100);
-    assert.equal(lookedNs(wait, 2_001_000, 5000), 0);
-    for (let times = 0; times < 20; times++) lookedNs(wait, 20_000_000 + times * 10_000, 1000);
-    assert.equal(lookedNs(wait, 30_000_000, 5000), 5000);
+    assert.equal(lookedNs(wait, 2_001_000, 20_000), 0);
+    for (let times = 0; times < 20; times++) lookedNs(wait, 20_000_000 + times * 30_000, 20_000);
+    assert.equal(lookedNs(wait, 30_000_000, 20_000), 20_000);
+  });
+
+  test('but it goes on looking for what comes at once: one interruption says nothing of the other side', () => {
+    const wait = new AdaptiveWait();
+    for (let at = 1; at < 100_000; at += 10_000) lookedNs(wait, at, 2000);
+    assert.equal(wait.mayLook(200_000), true);
+    wait.mayLook(2_000_000);
+    wait.found(2_000_100);
+    assert.equal(lookedNs(wait, 2_001_000, 2000), 2000);
+    assert.ok(lookedNs(wait, 2_100_000, 50_000) <= 10_100);
   });
 });

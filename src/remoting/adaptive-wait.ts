@@ -2,7 +2,7 @@
 //
 // Being woken costs tens of microseconds, and looking costs a processor. `mixed` looks for as long as the answers of late would
 // have come meanwhile, and not at all when they take long. Who finds that somebody else had the processor while it looked
-// sleeps at once for a while: looking would only take the time from the one it waits for.
+// looks only where answers come at once, for a while: looking would take the time from the one it waits for.
 
 import { UsageError } from '../errors.ts';
 
@@ -34,6 +34,7 @@ export class AdaptiveWait {
   #banNs = FIRST_BAN_NS;
   /** In this wait. */
   #hasLooked = false;
+  #isInterrupted = false;
   /** Looks in vain, one after the other, and how many waits are to be slept through for that. */
   #vain = 0;
   #unlucky = 0;
@@ -50,7 +51,10 @@ export class AdaptiveWait {
     if (this.#mode !== 'mixed') return this.#mode === 'spin';
     if (this.#startNs === 0) this.#startNs = nowNs;
     // Not after a sleep, which is meant to take long.
-    if (this.#lookedNs !== 0 && nowNs - this.#lookedNs > INTERRUPTED_NS) this.#ban(nowNs);
+    if (this.#lookedNs !== 0 && nowNs - this.#lookedNs > INTERRUPTED_NS) {
+      this.#isInterrupted = true;
+      this.#ban(nowNs);
+    }
     const mayLook = this.#mayLook(nowNs);
     if (mayLook) this.#hasLooked = true;
     this.#lookedNs = mayLook ? nowNs : 0;
@@ -66,7 +70,9 @@ export class AdaptiveWait {
     this.#learnLuck();
     this.#startNs = 0;
     this.#lookedNs = 0;
-    this.#averageNs += (waitedNs - this.#averageNs) * SHARE;
+    // Who was interrupted does not know how long it would have taken.
+    if (!this.#isInterrupted) this.#averageNs += (waitedNs - this.#averageNs) * SHARE;
+    this.#isInterrupted = false;
   }
 
   get isWaiting(): boolean {
@@ -92,8 +98,9 @@ export class AdaptiveWait {
 
   #mayLook(nowNs: number): boolean {
     if (this.#unlucky > 0) return false;
-    if (this.#averageNs >= MAX_LOOK_NS || nowNs < this.#bannedUntilNs) return false;
-    return nowNs - this.#startNs < Math.min(MAX_LOOK_NS, 2 * this.#averageNs + SPARE_NS);
+    const waitedNs = nowNs - this.#startNs;
+    if (nowNs < this.#bannedUntilNs) return this.#averageNs < SPARE_NS && waitedNs < SPARE_NS;
+    return this.#averageNs < MAX_LOOK_NS && waitedNs < Math.min(MAX_LOOK_NS, 2 * this.#averageNs + SPARE_NS);
   }
 
   /** For longer each time, unless it is long since the last. */

@@ -10,7 +10,6 @@ import type { PollPatience } from './poll-patience.ts';
 
 const ROW = completionRow.words;
 /** At most: completions of another CQ do not end it. */
-const NAP_NS = 200_000;
 
 export class RemoteCq implements ProviderCq {
   readonly handle: number;
@@ -107,7 +106,8 @@ export class RemoteCq implements ProviderCq {
     const ring = this.#words;
     // Said first, then looked once more: partner is the backend, which stores completions and then looks at this word.
     Atomics.store(ring, completionRing.naps, 1);
-    if (Atomics.load(ring, completionRing.produced) === this.#consumed) this.#device.connection.checkAlive(NAP_NS);
+    if (Atomics.load(ring, completionRing.produced) === this.#consumed)
+      this.#device.connection.checkAlive(this.#patience.napNs);
     Atomics.store(ring, completionRing.naps, 0);
   }
 

@@ -1,4 +1,4 @@
-// Polling in vain: looks after the backend now and then, and naps only where others take the processor away.
+// Polling in vain: looks after the backend now and then, and naps only where waits are long or others take the processor away.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -29,6 +29,32 @@ describe('polling a remote CQ in vain', () => {
   test('a thread that does other things between its polls never naps, however long they take', () => {
     const [patience, clock] = make();
     assert.equal(poll(patience, clock, 10_000, 50_000).includes('nap'), false);
+  });
+
+  test('half of a wait that is always long is slept through in short naps, and the rest polled for', () => {
+    const [patience, clock] = make();
+    const wait = (ns: number): number => {
+      const endNs = clock.nowNs + ns;
+      let nappedNs = 0;
+      while (clock.nowNs < endNs) {
+        const [advice] = poll(patience, clock, 1, 100);
+        if (advice !== 'nap') continue;
+        assert.ok(patience.napNs <= 200_000);
+        clock.nowNs += patience.napNs;
+        nappedNs += patience.napNs;
+      }
+      patience.found();
+      return nappedNs;
+    };
+    assert.equal(wait(1e6), 0);
+    assert.equal(wait(1e6), 0);
+    for (let times = 0; times < 10; times++) {
+      const nappedNs = wait(1e6);
+      assert.ok(nappedNs > 300_000 && nappedNs < 500_000, `${nappedNs} ns`);
+    }
+    // One short wait, and no nap is worth it any more.
+    wait(20_000);
+    assert.equal(wait(1e6), 0);
   });
 
   test('a thread whose processor is taken away time after time naps, and tries again later', () => {

@@ -1,4 +1,5 @@
-// How a thread polls that finds nothing: at full speed as long as it has its processor to itself, and with naps when it has not.
+// How a thread polls that finds nothing: at full speed as long as it has its processor to itself and does not wait for long,
+// and with naps otherwise.
 //
 // Who polls a device of its own does the device's work. Who polls a remote one waits for the backend's thread, and on a machine
 // with more to do than it has processors, waiting at full speed keeps that very thread from running.
@@ -17,17 +18,33 @@ const TIGHT_NS = 64_000;
 const INTERRUPTED_NS = 300_000;
 /** It is crowded where that is so much of the time, over so long a time. */
 const CROWDED_SHARE = 0.3;
-const WINDOW_NS = 2_000_000;
+const WINDOW_NS = 20_000_000;
 /** Then it stays so for a while; for longer if it was so before. */
 const FIRST_CROWDED_NS = 20_000_000;
 const LAST_CROWDED_NS = 320_000_000;
+
+/** No longer, because the program may have more to look after than this CQ. */
+const MAX_NAP_NS = 200_000;
+const MIN_NAP_NS = 50_000;
+/**
+ * Where completions of late took so long, this share of it is slept through: being woken takes tens of microseconds, which is
+ * over before the completion comes, and the processor is somebody else's meanwhile.
+ */
+const LONG_NS = 300_000;
+const NAP_SHARE = 0.5;
 
 export type PollAdvice = 'again' | 'look' | 'nap';
 
 /** One for all CQs of a connection: who finds something in one of them is not waiting. */
 export class PollPatience {
   readonly #now: () => number;
+  /** How long to nap, after that advice. */
+  napNs = 0;
   #polls = 0;
+  /** Since when this wait lasts, if it is not a very short one, and what such waits take. */
+  #waitingSinceNs = 0;
+  #lastNs = 0;
+  #expectedNs = 0;
   #clockNs = 0;
   #isTight = false;
   /** Of this window: time looked at, and time lost to others. */
@@ -43,8 +60,10 @@ export class PollPatience {
 
   /** Something was there. */
   found(): void {
+    this.#learn(this.#waitingSinceNs === 0 ? 0 : this.#now() - this.#waitingSinceNs);
     this.#polls = 0;
     this.#clockNs = 0;
+    this.#waitingSinceNs = 0;
   }
 
   /** Nothing was there. Pauses, so that a processor that shares the core with this one has it meanwhile. */
@@ -53,11 +72,26 @@ export class PollPatience {
     const polls = ++this.#polls;
     if (polls > MANY_POLLS) for (let times = 0; times < MORE_PAUSES; times++) Atomics.pause();
     if (polls % POLLS_A_CLOCK !== 0) return 'again';
-    if (this.#isCrowded(this.#now())) {
-      this.#clockNs = 0;
-      return 'nap';
+    const nowNs = this.#now();
+    if (this.#waitingSinceNs === 0) this.#waitingSinceNs = nowNs;
+    if (this.#isCrowded(nowNs)) return this.#nap(MAX_NAP_NS);
+    if (this.#isTight && this.#expectedNs > LONG_NS) {
+      const spareNs = this.#expectedNs * NAP_SHARE - (nowNs - this.#waitingSinceNs);
+      if (spareNs > MIN_NAP_NS) return this.#nap(Math.min(spareNs, MAX_NAP_NS));
     }
     return polls % POLLS_A_LOOK === 0 ? 'look' : 'again';
+  }
+
+  #nap(ns: number): PollAdvice {
+    this.napNs = ns;
+    this.#clockNs = 0;
+    return 'nap';
+  }
+
+  /** The shorter of the last two: one long wait is no rule. */
+  #learn(tookNs: number): void {
+    this.#expectedNs = Math.min(tookNs, this.#lastNs);
+    this.#lastNs = tookNs;
   }
 
   #isCrowded(nowNs: number): boolean {
