@@ -258,19 +258,24 @@ describe('TLS on the control connection', () => {
 });
 
 describe('one stream after the other', () => {
-  test('leaves no descriptor and no thread behind', { timeout: 120_000 }, async () => {
+  test('a hundred leave no descriptor and no thread behind', { timeout: 120_000 }, async () => {
     await carry({ sizeBytes: block });
     await carry({ sizeBytes: block, options: { device: 'soft-shm' } });
     const before = await Promise.all([left.facts(), right.facts()]);
-    const count = Number(process.env.MILLRACE_STREAMS ?? 20);
-    for (let index = 0; index < count; index++) {
+    for (let index = 0; index < 100; index++) {
       const options = index % 4 === 0 ? { device: 'soft-shm' } : {};
       await carry({ sizeBytes: 3 * block, options });
     }
-    const afterwards = await Promise.all([left.facts(), right.facts()]);
-    for (const [index, { fds = 0, threads = 0 }] of afterwards.entries()) {
-      assert.ok(fds <= (before[index]?.fds ?? 0), `${fds} descriptors after ${before[index]?.fds}`);
-      assert.ok(threads <= (before[index]?.threads ?? 0), `${threads} threads after ${before[index]?.threads}`);
+    for (const [index, peer] of [left, right].entries()) {
+      const { fds: maxFds = 0, threads: maxThreads = 0 } = before[index] ?? {};
+      const deadlineMs = performance.now() + 5000;
+      for (;;) {
+        const { fds = 0, threads = 0 } = await peer.facts();
+        if (fds <= maxFds && threads <= maxThreads) break;
+        // An engine's thread that has waited for long enough may be about to end.
+        const isLate = performance.now() > deadlineMs;
+        assert.ok(!isLate, `${fds} descriptors after ${maxFds}, ${threads} threads after ${maxThreads}`);
+      }
     }
   });
 });

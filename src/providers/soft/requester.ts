@@ -118,7 +118,7 @@ export class Requester {
       const isRead = opcode >= sendOpcodes.read;
       if ((flags & sendFlags.fence) !== 0 && this.#readsUnderWay > 0) return false;
       if (isRead && this.#readsUnderWay >= Math.max(1, this.#maxRdAtomic)) return false;
-      const problem = this.#localProblem(entry, opcode, isRead, payload);
+      const problem = queue.problemOf(entry, this.#maxRdAtomic, payload);
       if (problem !== completionStatuses.SUCCESS) {
         // Errors come in order, too: those before it are answered first.
         if (this.#sent > 0) return false;
@@ -145,17 +145,6 @@ export class Requester {
       return true;
     }
     return false;
-  }
-
-  /** A status other than SUCCESS when the request is wrong by what is known here. */
-  #localProblem(entry: number, opcode: number, isRead: boolean, payload: Pieces): number {
-    payload.clear();
-    const bytes = this.#queue.bytesOf(entry);
-    if (bytes > MAX_MESSAGE_BYTES) return completionStatuses.LOC_LEN_ERR;
-    if (isRead && this.#maxRdAtomic === 0) return completionStatuses.LOC_QP_OP_ERR;
-    if (opcode >= sendOpcodes.fetchAdd && bytes !== 8) return completionStatuses.LOC_LEN_ERR;
-    const isFine = this.#queue.resolve(entry, isRead ? access.localWrite : 0, payload);
-    return isFine ? completionStatuses.SUCCESS : completionStatuses.LOC_PROT_ERR;
   }
 
   /** The peer has carried out everything up to this number. Says what is wrong with that, if anything. */

@@ -2,7 +2,8 @@
 
 import { UsageError } from '../../errors.ts';
 import { copyMemory, SharedMemory } from '../../native/index.ts';
-import { read64, sendFlags, sendOpcodes, sendRow, sgeRow } from '../../verbs/index.ts';
+import { access, completionStatuses, read64, sendFlags, sendOpcodes, sendRow, sgeRow } from '../../verbs/index.ts';
+import { MAX_MESSAGE_BYTES } from './frame.ts';
 import { Pieces } from './pieces.ts';
 import { type RegionTable, resolveSges } from './region.ts';
 
@@ -114,6 +115,19 @@ export class SendQueue {
     const { pd, regions } = this.#owner;
     const sges = this.words[row + sendRow.sgeCount];
     return resolveSges(regions, pd, this.words, row + sendRow.sge, sges, needed, into);
+  }
+
+  /** A status other than SUCCESS when an entry is wrong by what is known here; otherwise its memory is in `into`. */
+  problemOf(entry: number, maxRdAtomic: number, into: Pieces): number {
+    const bytes = this.#bytes[entry];
+    const opcode = this.opcodeOf(entry);
+    const isRead = opcode >= sendOpcodes.read;
+    into.clear();
+    if (bytes > MAX_MESSAGE_BYTES) return completionStatuses.LOC_LEN_ERR;
+    if (isRead && maxRdAtomic === 0) return completionStatuses.LOC_QP_OP_ERR;
+    if (opcode >= sendOpcodes.fetchAdd && bytes !== 8) return completionStatuses.LOC_LEN_ERR;
+    const isFine = this.resolve(entry, isRead ? access.localWrite : 0, into);
+    return isFine ? completionStatuses.SUCCESS : completionStatuses.LOC_PROT_ERR;
   }
 
   /** The oldest is done. Its row stays readable until the next one is stored. */

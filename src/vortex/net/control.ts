@@ -8,6 +8,8 @@ import { decodeMessage, encodeMessage, MAX_LINE_BYTES, type Message, type Messag
 import { failureOf, StreamFailure } from './stream-failure.ts';
 
 const BEATS_A_TIMEOUT = 4;
+/** The connections of this thread, until they are closed. */
+const sockets = new Set<Socket>();
 
 export interface ControlEvents {
   onMessage(message: Message): void;
@@ -26,6 +28,8 @@ export class Control implements Disposable {
     socket.setNoDelay(true);
     // Between two lines nobody else listens; the next read tells what happened.
     socket.on('error', () => {});
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
   }
 
   get localAddress(): string {
@@ -110,6 +114,11 @@ export class Control implements Disposable {
       throw new StreamFailure('nonsense', error instanceof Error ? error.message : String(error), { cause: error });
     }
   }
+}
+
+/** Resolves when those that have ended are closed for good: a last line takes its time. */
+export async function controlsClosed(): Promise<void> {
+  await Promise.all([...sockets].map((socket) => new Promise((resolve) => socket.once('close', resolve))));
 }
 
 function isOf<const Kind extends Message['kind']>(message: Message, kind: Kind): message is MessageOf<Kind> {

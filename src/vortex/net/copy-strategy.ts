@@ -4,16 +4,14 @@
 // The buffers are few on purpose: together they stay in the processor's cache, so that the second copy of a piece does not
 // go to memory again.
 
-import { copyMemory, type Poller, SharedMemory } from '../../native/index.ts';
+import { copyMemory, SharedMemory } from '../../native/index.ts';
 import { access, type Mr, type RemoteRegion } from '../../verbs/index.ts';
 import type { BlockQueue } from '../block-queue.ts';
 import { freeHugePages } from '../options.ts';
-import type { ReceiveMover } from './mover.ts';
-import { isArrived } from './pool-strategy.ts';
 import type { Path } from './protocol.ts';
 import { StreamFailure } from './stream-failure.ts';
-import { lengthOfBlock, type VerbsMover } from './verbs-mover.ts';
-import { countOf, noticeOf, type PathEvents, VerbsPath } from './verbs-path.ts';
+import { lengthOfBlock, VerbsMover, VerbsReceiver } from './verbs-mover.ts';
+import { countOf, noticeOf, VerbsPath } from './verbs-path.ts';
 
 const MAX_PIECE_BYTES = 512 * 1024;
 /** Buffers at each end. */
@@ -33,9 +31,7 @@ function createStaging(pieceBytes: number): SharedMemory {
   return SharedMemory.create({ sizeBytes, hugePages, name: 'vortex-staging', populate: true });
 }
 
-export class CopySender implements VerbsMover, PathEvents {
-  readonly #queue: BlockQueue;
-  readonly #path: VerbsPath;
+export class CopySender extends VerbsMover {
   readonly #pieceBytes: number;
   readonly #staging: SharedMemory;
   readonly #mr: Mr;
@@ -48,48 +44,39 @@ export class CopySender implements VerbsMover, PathEvents {
   #returned = 0;
 
   constructor(queue: BlockQueue, path: VerbsPath) {
-    this.#queue = queue;
-    this.#path = path;
+    super(queue, path);
     this.#pieceBytes = pieceBytesOf(queue);
     this.#piecesPerBlock = queue.blockBytes / this.#pieceBytes;
     this.#staging = createStaging(this.#pieceBytes);
     this.#mr = path.pd.register(this.#staging, { access: access.localWrite });
   }
 
-  get offer(): Path {
-    return this.#path.offer();
-  }
-
-  async connect(remote: Path): Promise<void> {
+  override async connect(remote: Path): Promise<void> {
     this.#remote = VerbsPath.regionOf(remote, 'staging');
     this.#remotePieces = Math.floor(this.#remote.sizeBytes / this.#pieceBytes);
     if (this.#remotePieces < 1) throw new StreamFailure('nonsense', 'the receiver offers no room for a piece');
-    this.#path.connect(remote);
+    this.path.connect(remote);
   }
 
-  prepare(signal: AbortSignal): Promise<void> {
-    return this.#path.prepare(this.#remote, signal);
+  override prepare(signal: AbortSignal): Promise<void> {
+    return this.path.prepare(this.#remote, signal);
   }
 
-  watch(poller: Poller): void {
-    this.#path.watch(poller);
-  }
-
-  pump(): boolean {
-    this.#path.poll(this);
-    const queue = this.#queue;
+  override pump(): boolean {
+    this.path.poll(this);
+    const { queue } = this;
     for (let turn = 0; turn < PIECES_A_TURN; turn++) {
       const block = Math.floor(this.#posted / this.#piecesPerBlock);
-      if (block >= queue.committed || !this.#path.hasRoom) return false;
+      if (block >= queue.committed || !this.path.hasRoom) return false;
       if (this.#posted >= this.#done + PIECES || this.#posted >= this.#returned + this.#remotePieces) return false;
       this.#post(block);
-      this.#path.poll(this);
+      this.path.poll(this);
     }
     return true;
   }
 
   #post(block: number): void {
-    const queue = this.#queue;
+    const { queue } = this;
     const at = (this.#posted - block * this.#piecesPerBlock) * this.#pieceBytes;
     const length = lengthOfBlock(queue, block);
     const bytes = Math.min(length - at, this.#pieceBytes);
@@ -99,122 +86,81 @@ export class CopySender implements VerbsMover, PathEvents {
     const to = this.#remote.address + (this.#posted % this.#remotePieces) * this.#pieceBytes;
     const notice = noticeOf(this.#posted + 1, isBlockOver && length < queue.blockBytes);
     this.#posted++;
-    this.#path.write(this.#mr, place, bytes, to, this.#remote.rkey, notice);
+    this.path.write(this.#mr, place, bytes, to, this.#remote.rkey, notice);
     // It was copied: the producer may have the block back before it is sent.
     if (isBlockOver) queue.release(block + 1);
   }
 
-  onWritten(): void {
+  override onWritten(): void {
     this.#done++;
   }
 
-  onNotice(count: number): void {
+  override onNotice(count: number): void {
     this.#returned = countOf(count, this.#returned, this.#posted);
   }
 
-  onAnnouncement(): void {
-    throw new StreamFailure('nonsense', 'an announcement where blocks are copied');
-  }
-
-  arm(): boolean {
-    this.#path.arm();
-    return !this.#path.poll(this);
-  }
-
-  [Symbol.dispose](): void {
-    this.#path.close();
+  override [Symbol.dispose](): void {
+    super[Symbol.dispose]();
     this.#staging.close();
   }
 }
 
-export class CopyReceiver implements ReceiveMover, VerbsMover, PathEvents {
-  readonly #queue: BlockQueue;
-  readonly #path: VerbsPath;
+export class CopyReceiver extends VerbsReceiver {
   readonly #pieceBytes: number;
   readonly #staging: SharedMemory;
   readonly #region: RemoteRegion;
   readonly #piecesPerBlock: number;
-  /** Pieces that have arrived, that were copied to their blocks, and that the sender knows to be free. */
-  #arrived = 0;
+  /** Pieces that were copied to their blocks, and that the sender knows to be free. */
   #copied = 0;
   #told = 0;
-  #isLastHere = false;
 
   constructor(queue: BlockQueue, path: VerbsPath) {
-    this.#queue = queue;
-    this.#path = path;
+    super(queue, path, pieceBytesOf(queue));
     this.#pieceBytes = pieceBytesOf(queue);
     this.#piecesPerBlock = queue.blockBytes / this.#pieceBytes;
     this.#staging = createStaging(this.#pieceBytes);
     this.#region = path.grant(path.pd.register(this.#staging, { access: access.localWrite | access.remoteWrite }));
   }
 
-  get offer(): Path {
-    return this.#path.offer({ staging: this.#region });
+  override get offer(): Path {
+    return this.path.offer({ staging: this.#region });
   }
 
-  async connect(remote: Path): Promise<void> {
-    this.#path.connect(remote);
-  }
-
-  async prepare(): Promise<void> {}
-
-  watch(poller: Poller): void {
-    this.#path.watch(poller);
-  }
-
-  pump(): boolean {
-    this.#path.poll(this);
-    const queue = this.#queue;
+  override pump(): boolean {
+    this.path.poll(this);
+    const { queue } = this;
     for (let turn = 0; turn < PIECES_A_TURN; turn++) {
       const block = Math.floor(this.#copied / this.#piecesPerBlock);
-      if (this.#copied >= this.#arrived || block >= queue.released + queue.poolBlocks) {
-        return false;
-      }
+      if (this.#copied >= this.arrived || block >= queue.released + queue.poolBlocks) return false;
       const at = (this.#copied - block * this.#piecesPerBlock) * this.#pieceBytes;
       const place = (this.#copied % PIECES) * this.#pieceBytes;
       // The last piece may be shorter; what follows it in the buffer is nobody's, and the size keeps it from the program.
       copyMemory(queue.pool, queue.offsetOf(block) + at, this.#staging, place, this.#pieceBytes);
       this.#copied++;
       // One that is not full is committed with the size.
-      const isLast = this.#isLastHere && this.#copied === this.#arrived;
+      const isLast = this.isLastHere && this.#copied === this.arrived;
       if (this.#copied % this.#piecesPerBlock === 0 && !isLast) queue.commit(block + 1);
       if (this.#copied - this.#told >= PIECES / 4) this.#tell();
-      this.#path.poll(this);
+      this.path.poll(this);
     }
     return true;
   }
 
   #tell(): void {
     this.#told = this.#copied;
-    this.#path.notify(noticeOf(this.#copied, false));
+    this.path.notify(noticeOf(this.#copied, false));
   }
 
-  onNotice(count: number, isLast: boolean): void {
-    const arrived = countOf(count, this.#arrived, this.#copied + PIECES);
-    if (this.#isLastHere && arrived > this.#arrived) throw new StreamFailure('nonsense', 'a piece after the last one');
-    this.#arrived = arrived;
-    this.#isLastHere = isLast;
+  protected override get maxArrived(): number {
+    return this.#copied + PIECES;
   }
 
-  isComplete(sizeBytes: number): boolean {
-    if (this.#copied < this.#arrived) return false;
-    return isArrived(this.#copied, sizeBytes, this.#pieceBytes);
+  override isComplete(sizeBytes: number): boolean {
+    return this.#copied === this.arrived && super.isComplete(sizeBytes);
   }
 
-  onWritten(): void {}
-
-  onAnnouncement(): void {
-    throw new StreamFailure('nonsense', 'an announcement from a sender');
-  }
-
-  arm(): boolean {
-    this.#path.arm();
-    return !this.#path.poll(this);
-  }
-
-  [Symbol.dispose](): void {
-    this.#path.close();
+  override [Symbol.dispose](): void {
+    super[Symbol.dispose]();
     this.#staging.close();
   }
 }

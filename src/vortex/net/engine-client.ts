@@ -1,18 +1,16 @@
-// A stream's engine as the program's thread sees it: started, asked, and ended for certain.
+// A stream's engine as the program's thread sees it: started, asked, and at rest for certain.
 
-import { Worker } from 'node:worker_threads';
 import { MillraceError, UnsupportedError, UsageError } from '../../errors.ts';
 import { Socket } from '../../native/index.ts';
 import type { BlockQueue } from '../block-queue.ts';
 import type { Carrier } from '../carrier.ts';
 import { errorOfFailure, failureCode, type Role, VortexError } from '../failure.ts';
 import type { EngineFailure, FromEngine, ReceiverSettings, SenderSettings, ToEngine } from './engine-messages.ts';
+import { EngineThread } from './engine-thread.ts';
 import { failureCodeOf } from './failure-codes.ts';
 
-const isSource = import.meta.url.endsWith('.ts');
-const program = new URL(isSource ? './engine.ts' : './engine.js', import.meta.url);
-/** An engine that has said its last word and does not end by itself so soon is ended. */
-const END_MS = 2000;
+/** An engine that has said its last word and does not come to rest so soon is ended. */
+const REST_MS = 2000;
 
 export interface EngineHandlers {
   readonly onListening?: ((port: number) => void) | undefined;
@@ -25,8 +23,8 @@ export class EngineClient implements Carrier {
   readonly ended: Promise<void>;
   readonly #ready = Promise.withResolvers<string>();
   readonly #over = Promise.withResolvers<void>();
-  readonly #exited = Promise.withResolvers<void>();
-  readonly #worker: Worker;
+  readonly #rested = Promise.withResolvers<void>();
+  readonly #thread: EngineThread;
   readonly #life: Socket;
   readonly #role: Role;
   readonly #what: string;
@@ -48,13 +46,16 @@ export class EngineClient implements Carrier {
     this.#ready.promise.catch(() => {});
     const [life, engineLife] = Socket.pair();
     this.#life = life;
-    this.#worker = new Worker(program, { workerData: { ...settings, lifeFd: engineLife.release() } });
-    this.#worker.on('message', (message: FromEngine) => this.#hear(message, handlers));
-    this.#worker.on('error', (error) => this.#end({ kind: 'failed', reason: String(error) }));
-    this.#worker.on('exit', () => {
-      this.#end({ kind: 'failed', reason: 'its engine has ended' });
-      this.#exited.resolve();
-    });
+    this.#thread = EngineThread.start(
+      { ...settings, lifeFd: engineLife.release() },
+      {
+        onMessage: (message) => this.#hear(message, handlers),
+        onRest: (reason) => {
+          if (reason !== undefined) this.#end({ kind: 'failed', reason });
+          this.#rested.resolve();
+        },
+      },
+    );
   }
 
   /** Hangs up when the engine has ended: a program that stands still in a page fault hears no message. */
@@ -82,14 +83,14 @@ export class EngineClient implements Carrier {
   async close(): Promise<void> {
     this.#tell({ kind: 'close', reason: 'it was closed' });
     await this.#over.promise.catch(() => {});
-    const timer = setTimeout(() => void this.#worker.terminate(), END_MS);
-    await this.#exited.promise;
+    const timer = setTimeout(() => this.#thread.terminate(), REST_MS);
+    await this.#rested.promise;
     clearTimeout(timer);
     this.#life.close();
   }
 
   #tell(message: ToEngine): void {
-    if (!this.#hasEnded) this.#worker.postMessage(message);
+    if (!this.#hasEnded) this.#thread.tell(message);
   }
 
   #hear(message: FromEngine, handlers: EngineHandlers): void {

@@ -36,8 +36,12 @@ export type EngineSettings = (SenderSettings | ReceiverSettings) & {
 };
 
 export type ToEngine =
+  | { readonly kind: 'start'; readonly settings: EngineSettings }
   /** The receiver's answer to `geometry`. */
-  { readonly kind: 'queue'; readonly parts: BlockQueueParts } | { readonly kind: 'close'; readonly reason: string };
+  | { readonly kind: 'queue'; readonly parts: BlockQueueParts }
+  | { readonly kind: 'close'; readonly reason: string }
+  /** No other stream comes: the thread ends. */
+  | { readonly kind: 'retire' };
 
 export type FromEngine =
   | { readonly kind: 'listening'; readonly port: number }
@@ -46,8 +50,10 @@ export type FromEngine =
   /** A receiver knows what the stream is like, and needs a queue. */
   | { readonly kind: 'geometry'; readonly blockBytes: number; readonly sizeBytes: number | undefined }
   | { readonly kind: 'ready'; readonly peer: string }
-  /** The last one. */
-  | { readonly kind: 'ended'; readonly failure: EngineFailure | undefined };
+  /** The last one of a stream. */
+  | { readonly kind: 'ended'; readonly failure: EngineFailure | undefined }
+  /** Nothing of it is left: the thread can have another one. Without this word it ends. */
+  | { readonly kind: 'idle' };
 
 export interface EngineFailure {
   /**

@@ -13,7 +13,8 @@ import type { Mover } from './mover.ts';
 import type { MessageOf, Offer, Wire } from './protocol.ts';
 import { SenderSession } from './session.ts';
 import { failureOf, StreamFailure } from './stream-failure.ts';
-import { keepUnderWayFew, TcpSender } from './tcp-sender.ts';
+import { keepUnderWayFew } from './tcp-connection.ts';
+import { TcpSender } from './tcp-movers.ts';
 
 /** Those who have not come to terms yet. */
 const MAX_CALLERS = 64;

@@ -8,8 +8,7 @@ import { Socket } from '../../native/index.ts';
 import { openSoftDevice } from '../../providers/index.ts';
 import { BLOCK_BYTES, carry, type Join, joinVerbs, type Run } from './fixtures/carry.ts';
 import { StreamFailure } from './stream-failure.ts';
-import { TcpReceiver } from './tcp-receiver.ts';
-import { TcpSender } from './tcp-sender.ts';
+import { TcpReceiver, TcpSender } from './tcp-movers.ts';
 import { countOf, noticeOf } from './verbs-path.ts';
 
 const runtimeDir = mkdtempSync(join(tmpdir(), 'vortex-movers-'));

@@ -1,10 +1,13 @@
-// The data connection of a stream on plain TCP: how a receiver makes it.
+// The data connection of a stream on plain TCP: how a receiver makes it, and what a sender makes of it.
 
 import { FdWatch, ip, Poller, pollEvents, SharedMemory, Socket } from '../../native/index.ts';
 import type { BlockQueue } from '../block-queue.ts';
 import { DATA_FIRST_BYTE, PREFACE_BYTES } from './protocol.ts';
-import { TcpReceiver } from './tcp-receiver.ts';
-import { brokenConnection } from './tcp-sender.ts';
+import { brokenConnection, TcpReceiver } from './tcp-movers.ts';
+
+/** The kernel doubles the number: 5 GB/s at the longest round trip that counts as near. */
+const NEAR_US = 100;
+const NEAR_SEND_BYTES = 256 * 1024;
 
 /** Dials the sender a second time, and says whose connection it is. */
 export async function openTcpReceiver(
@@ -49,4 +52,13 @@ async function finishConnect(socket: Socket, signal: AbortSignal): Promise<void>
     signal.removeEventListener('abort', onAbort);
   }
   socket.finishConnect();
+}
+
+/**
+ * To a receiver that is near, more bytes under way give no more speed, and those that wait for long have left the processor's
+ * cache when they are copied out again: 0.3 s of processor time a GB between two namespaces instead of 0.65. Farther
+ * away the kernel finds the size.
+ */
+export function keepUnderWayFew(socket: Socket): void {
+  if (socket.roundTripUs < NEAR_US) socket.setOption('sendBuffer', NEAR_SEND_BYTES);
 }

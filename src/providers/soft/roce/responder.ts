@@ -8,41 +8,16 @@ import { HeldReceive, type HeldReceiveOwner } from '../held-receive.ts';
 import type { ReceiveHalf } from '../qp.ts';
 import type { ReceiveQueue } from '../receive-queue.ts';
 import type { Region } from '../region.ts';
-import { AtomicUnit, mayReach, type Reached, regionOf } from '../remote-access.ts';
-import { addSequence, sequenceDistance } from '../sequence.ts';
-import type { Destination } from './address-book.ts';
+import { type AtomicResult, AtomicUnit, mayReach, regionOf } from '../remote-access.ts';
+import { sequenceDistance } from '../sequence.ts';
+import { Answers, type AnswersOwner } from './answers.ts';
 import { operations } from './opcode.ts';
-import { nakCodes, Packet, syndromes } from './packet.ts';
+import { nakCodes, type Packet, syndromes } from './packet.ts';
 import { PiecesCursor } from './pieces-cursor.ts';
 import type { Transmitter } from './transmitter.ts';
 
-export interface RoceResponderOwner extends HeldReceiveOwner, Reached {
-  readonly mtu: number;
-  readonly destination: Destination;
-  readonly destQp: number;
-}
+export type RoceResponderOwner = HeldReceiveOwner & AnswersOwner;
 
-/** Something to send back, besides acknowledgements. */
-type Answer =
-  | { readonly kind: 'nak'; readonly psn: number; readonly syndrome: number }
-  | { readonly kind: 'atomic'; readonly psn: number; readonly low: number; readonly high: number }
-  | ReadAnswer;
-
-interface ReadAnswer {
-  readonly kind: 'read';
-  readonly psn: number;
-  readonly rkey: number;
-  readonly address: number;
-  readonly bytes: number;
-  readonly packets: number;
-  /** Packets that have gone. */
-  sent: number;
-  /** Given before, and not counted among the reads under way. */
-  readonly isRepeated: boolean;
-}
-
-/** More than the reads and atomics that may be under way (128), and a refusal. */
-const MAX_ANSWERS = 512;
 const TWO_32 = 4_294_967_296;
 /** Addresses are numbers in JavaScript: past 2^53 they would be somebody else's. */
 const MAX_ADDRESS_HIGH = 0x1f_ffff;
@@ -50,15 +25,10 @@ const MAX_ADDRESS_HIGH = 0x1f_ffff;
 export class RoceResponder implements ReceiveHalf {
   readonly #owner: RoceResponderOwner;
   readonly #receive: HeldReceive;
+  readonly #answers: Answers;
   readonly #atomics = new AtomicUnit();
-  readonly #packet = new Packet();
   /** Where the message that is arriving goes. */
   readonly #incoming = new PiecesCursor();
-  readonly #outgoing = new PiecesCursor();
-  readonly #answers: Answer[] = [];
-  #expected = 0;
-  /** Requests carried out, modulo 2^24; peers like to be told. */
-  #msn = 0;
   #maxDestRdAtomic = 1;
   #minRnrTimer = 0;
   #message: 'none' | 'send' | 'write' = 'none';
@@ -68,21 +38,19 @@ export class RoceResponder implements ReceiveHalf {
   #writeRkey = 0;
   #writeAddress = 0;
   #generation = 0;
-  #readAnswers = 0;
-  #isAckDue = false;
   /** A nak is out: everything is dropped until what was asked for comes. */
   #isNakOut = false;
 
   constructor(owner: RoceResponderOwner, cq: SoftCq, queue: ReceiveQueue) {
     this.#owner = owner;
     this.#receive = new HeldReceive(owner, cq, queue);
+    this.#answers = new Answers(owner);
   }
 
   start(rqPsn: number, maxDestRdAtomic: number, minRnrTimer: number): void {
-    this.#expected = rqPsn;
     this.#maxDestRdAtomic = maxDestRdAtomic;
     this.#minRnrTimer = minRnrTimer;
-    this.#msn = 0;
+    this.#answers.start(rqPsn);
     this.#atomics.start(maxDestRdAtomic);
   }
 
@@ -92,7 +60,7 @@ export class RoceResponder implements ReceiveHalf {
 
   /** A request packet; its payload is in `slab` until the copies are run. */
   onRequest(packet: Packet, copies: CopyList, slab: SharedMemory): void {
-    const distance = sequenceDistance(packet.psn, this.#expected);
+    const distance = sequenceDistance(packet.psn, this.#answers.expected);
     if (distance !== 0) {
       this.#onUnexpected(packet, distance);
       return;
@@ -113,14 +81,14 @@ export class RoceResponder implements ReceiveHalf {
       return;
     }
     // It was carried out already, and its answer was lost. A peer that does not take its answers gets no more.
-    if (this.#answers.length >= MAX_ANSWERS) return;
+    if (this.#answers.isFull) return;
     if (packet.opcode < operations.readRequest) {
-      this.#isAckDue = true;
+      this.#answers.acknowledge();
     } else if (packet.opcode === operations.readRequest) {
       this.#onRead(packet, true);
     } else {
       const result = this.#atomics.result(packet.psn);
-      if (result !== undefined) this.#answers.push({ kind: 'atomic', psn: packet.psn, ...result });
+      if (result !== undefined) this.#answers.atomic(packet.psn, result);
     }
   }
 
@@ -231,11 +199,9 @@ export class RoceResponder implements ReceiveHalf {
   }
 
   #taken(packet: Packet, isLast: boolean): void {
-    this.#expected = addSequence(this.#expected, 1);
-    if (packet.isAckRequested) this.#isAckDue = true;
-    if (!isLast) return;
-    this.#message = 'none';
-    this.#msn = addSequence(this.#msn, 1);
+    this.#answers.advance(1, isLast);
+    if (packet.isAckRequested) this.#answers.acknowledge();
+    if (isLast) this.#message = 'none';
   }
 
   #complete(packet: Packet, opcode: number, bytes: number, hasImm: boolean): void {
@@ -245,35 +211,24 @@ export class RoceResponder implements ReceiveHalf {
 
   #onRead(packet: Packet, isRepeated: boolean): void {
     const { rkey, psn } = packet;
-    const { mtu } = this.#owner;
     const address = addressIn(packet);
     let bytes = packet.dmaLength;
     if (bytes > MAX_MESSAGE_BYTES || !mayReach(this.#owner, rkey, address, bytes, access.remoteRead)) {
       this.#refuse(nakCodes.access, 'the peer asked for memory that it may not reach', psn);
       return;
     }
-    if (!isRepeated && this.#readAnswers >= Math.max(1, this.#maxDestRdAtomic)) {
+    if (!isRepeated && this.#answers.reads >= Math.max(1, this.#maxDestRdAtomic)) {
       this.#refuse(nakCodes.invalid, 'the peer has more reads under way than were agreed on');
       return;
     }
     // What has not been asked for before is not repeated: its numbers are still to come.
-    if (isRepeated) bytes = Math.min(bytes, -sequenceDistance(psn, this.#expected) * mtu);
-    const packets = Math.max(1, Math.ceil(bytes / mtu));
-    // What is still being given need not be given twice.
-    if (isRepeated && this.#isBeingRead(psn)) return;
-    this.#answers.push({ kind: 'read', psn, rkey, address, bytes, packets, sent: 0, isRepeated });
-    if (isRepeated) return;
-    this.#readAnswers++;
-    this.#expected = addSequence(this.#expected, packets);
-    this.#msn = addSequence(this.#msn, 1);
-  }
-
-  #isBeingRead(psn: number): boolean {
-    return this.#answers.some((answer) => answer.kind === 'read' && answer.psn === psn);
+    if (isRepeated) bytes = Math.min(bytes, -sequenceDistance(psn, this.#answers.expected) * this.#owner.mtu);
+    const packets = this.#answers.read(psn, rkey, address, bytes, isRepeated);
+    if (!isRepeated) this.#answers.advance(packets, true);
   }
 
   #onAtomic(packet: Packet, copies: CopyList): void {
-    const { psn, rkey } = packet;
+    const { rkey } = packet;
     const address = addressIn(packet);
     const isAllowed = mayReach(this.#owner, rkey, address, 8, access.remoteAtomic);
     const region = isAllowed ? regionOf(this.#owner, rkey, access.remoteAtomic) : undefined;
@@ -286,19 +241,17 @@ export class RoceResponder implements ReceiveHalf {
       this.#refuse(nakCodes.invalid, 'the peer asked for an atomic on bytes that are not aligned');
       return;
     }
-    if (this.#answers.length >= MAX_ANSWERS) {
+    if (this.#answers.isFull) {
       this.#refuse(nakCodes.invalid, 'the peer has more atomics under way than were agreed on');
       return;
     }
     // What came before it is in memory before it.
     copies.run();
-    const result = this.#execute(packet, region, offset);
-    this.#answers.push({ kind: 'atomic', psn, ...result });
-    this.#expected = addSequence(this.#expected, 1);
-    this.#msn = addSequence(this.#msn, 1);
+    this.#answers.atomic(packet.psn, this.#execute(packet, region, offset));
+    this.#answers.advance(1, true);
   }
 
-  #execute(packet: Packet, { memory }: Region, offset: number): { low: number; high: number } {
+  #execute(packet: Packet, { memory }: Region, offset: number): AtomicResult {
     const { psn, swapLow, swapHigh, compareLow, compareHigh } = packet;
     return packet.opcode === operations.fetchAdd
       ? this.#atomics.fetchAdd(psn, memory, offset, swapLow, swapHigh)
@@ -318,97 +271,23 @@ export class RoceResponder implements ReceiveHalf {
   }
 
   /** For good: the QP is in error, and its peer is told why. */
-  #refuse(code: number, why: string, psn: number = this.#expected): void {
+  #refuse(code: number, why: string, psn: number = this.#answers.expected): void {
     this.#nak(syndromes.nak | code, psn);
     this.#owner.fail(why);
   }
 
-  #nak(syndrome: number, psn: number = this.#expected): void {
+  #nak(syndrome: number, psn: number = this.#answers.expected): void {
     this.#isNakOut = true;
-    const last = this.#answers.at(-1);
-    // Once is enough, however often a peer that does not listen asks.
-    if (last?.kind === 'nak' && last.psn === psn && last.syndrome === syndrome) return;
-    if (this.#answers.length <= MAX_ANSWERS) this.#answers.push({ kind: 'nak', psn, syndrome });
+    this.#answers.nak(syndrome, psn);
   }
 
-  /** All that is owed is an acknowledgement: it may wait a moment for something to go with. */
   get owesOnlyAck(): boolean {
-    return this.#isAckDue && this.#answers.length === 0;
+    return this.#answers.owesOnlyAck;
   }
 
-  /** Sends what is owed to the peer, in order; one acknowledgement for all that came before it. */
+  /** Sends what is owed to the peer. */
   transmit(transmitter: Transmitter): void {
-    for (;;) {
-      const answer = this.#answers[0];
-      if (answer === undefined) break;
-      const isDone =
-        answer.kind === 'read' ? this.#sendRead(answer, transmitter) : this.#sendAnswer(answer, transmitter);
-      if (!isDone) return;
-      this.#answers.shift();
-    }
-    if (!this.#isAckDue || !transmitter.hasRoom(0, 0)) return;
-    this.#isAckDue = false;
-    const packet = this.#begin(operations.acknowledge, addSequence(this.#expected, -1), syndromes.ack);
-    transmitter.add(packet, this.#owner.destination, 0, undefined, 0);
-  }
-
-  #sendAnswer(answer: Exclude<Answer, ReadAnswer>, transmitter: Transmitter): boolean {
-    if (!transmitter.hasRoom(0, 0)) return false;
-    const isNak = answer.kind === 'nak';
-    const operation = isNak ? operations.acknowledge : operations.atomicAcknowledge;
-    const packet = this.#begin(operation, answer.psn, isNak ? answer.syndrome : syndromes.ack);
-    if (!isNak) {
-      packet.originalLow = answer.low;
-      packet.originalHigh = answer.high;
-    }
-    this.#coverAck(isNak ? addSequence(answer.psn, -1) : answer.psn);
-    transmitter.add(packet, this.#owner.destination, 0, undefined, 0);
-    return true;
-  }
-
-  /** Whatever is answered, all before it was carried out: no acknowledgement of its own is needed for that. */
-  #coverAck(psn: number): void {
-    if (psn === addSequence(this.#expected, -1)) this.#isAckDue = false;
-  }
-
-  #sendRead(answer: ReadAnswer, transmitter: Transmitter): boolean {
-    const { mtu, destination } = this.#owner;
-    if (answer.bytes > 0 && !this.#resolveRead(answer)) return this.#endRead(answer);
-    for (; answer.sent < answer.packets; answer.sent++) {
-      if (!transmitter.hasRoom(mtu, 1)) return false;
-      const from = answer.sent * mtu;
-      const isFirst = answer.sent === 0;
-      const isLast = answer.sent === answer.packets - 1;
-      const psn = addSequence(answer.psn, answer.sent);
-      const packet = this.#begin(readResponse(isFirst, isLast), psn, syndromes.ack);
-      transmitter.add(packet, destination, Math.min(mtu, answer.bytes - from), this.#outgoing, from);
-    }
-    this.#coverAck(addSequence(answer.psn, answer.packets - 1));
-    return this.#endRead(answer);
-  }
-
-  #endRead({ isRepeated }: ReadAnswer): true {
-    if (!isRepeated) this.#readAnswers--;
-    return true;
-  }
-
-  /** The key may have been revoked since it was asked for; then the peer finds out when it asks again. */
-  #resolveRead({ rkey, address, bytes }: ReadAnswer): boolean {
-    const region = regionOf(this.#owner, rkey, access.remoteRead);
-    if (region === undefined) return false;
-    this.#outgoing.clear();
-    this.#outgoing.pieces.add(region.memory, region.locate(address, bytes), bytes);
-    return true;
-  }
-
-  #begin(opcode: number, psn: number, syndrome: number): Packet {
-    const packet = this.#packet;
-    packet.opcode = opcode;
-    packet.destQp = this.#owner.destQp;
-    packet.psn = psn;
-    packet.syndrome = syndrome;
-    packet.msn = this.#msn;
-    return packet;
+    this.#answers.transmit(transmitter);
   }
 
   flush(isShared: boolean): void {
@@ -416,11 +295,9 @@ export class RoceResponder implements ReceiveHalf {
   }
 
   reset(isShared: boolean): void {
-    this.#answers.length = 0;
-    this.#readAnswers = 0;
+    this.#answers.clear();
     this.#atomics.clear();
     this.#message = 'none';
-    this.#isAckDue = false;
     this.#isNakOut = false;
     this.#receive.reset(isShared);
   }
@@ -428,9 +305,4 @@ export class RoceResponder implements ReceiveHalf {
 
 function addressIn({ addressHigh, addressLow }: Packet): number {
   return addressHigh > MAX_ADDRESS_HIGH ? Number.MAX_SAFE_INTEGER : addressHigh * TWO_32 + addressLow;
-}
-
-function readResponse(isFirst: boolean, isLast: boolean): number {
-  if (isFirst) return isLast ? operations.readResponseOnly : operations.readResponseFirst;
-  return isLast ? operations.readResponseLast : operations.readResponseMiddle;
 }
