@@ -187,6 +187,14 @@ static __always_inline void call(struct bpf_sock_ops *ctx) {
   watch_state(ctx);
 }
 
+// Of the packet that is being received; zero when there is none. No inline function, because skmsg needs it as well,
+// and only one of the objects that are linked may declare what it is made of.
+__attribute__((noinline)) __u32 received_hash(struct bpf_sock_ops *ctx) {
+  const struct bpf_sock_ops_kern *kernel = bpf_cast_to_kern_ctx(ctx);
+  const struct sk_buff *packet = kernel->skb;
+  return packet ? packet->hash : 0;
+}
+
 // Whether the packet that is being received was sent by this very socket.
 //
 // Within one network namespace the addresses say so. Between two, neither they nor the sequence numbers do: those are a
@@ -195,9 +203,8 @@ static __always_inline void call(struct bpf_sock_ops *ctx) {
 static __always_inline bool is_sent_by(struct bpf_sock_ops *ctx, const struct sock *receiver,
                                        const struct sock *sender) {
   if (receiver->__sk_common.skc_net.net == sender->__sk_common.skc_net.net) return true;
-  const struct bpf_sock_ops_kern *kernel = bpf_cast_to_kern_ctx(ctx);
-  const struct sk_buff *packet = kernel->skb;
-  return packet && packet->hash && packet->hash == sender->sk_txhash;
+  const __u32 hash = received_hash(ctx);
+  return hash && hash == sender->sk_txhash;
 }
 
 static __always_inline void answer(struct bpf_sock_ops *ctx) {

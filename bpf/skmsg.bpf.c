@@ -12,9 +12,13 @@
 #include "socket.bpf.h"
 
 #define ETHERTYPE_IPV4 0x0800
+#define STATE_CLOSED 7
 #define IPV6_HEADER_BYTES 40
 #define TCP_FLAGS_OFFSET 13
 #define TCP_FIN 1
+
+// In shortcut.bpf.c.
+extern __u32 received_hash(struct bpf_sock_ops *ctx);
 
 extern struct {
   __uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -69,12 +73,15 @@ struct {
 
 // A call of a program here. Should the callee be on this host as well, both ends are taken over or none.
 struct proxied_call {
+  __u64 cookie; // of the caller
+  __u64 socket; // its tcp_sock: only ever read, and only by BPF_CORE_READ
   __u64 callee_proxy;
   __u32 first_seq; // of the caller, by which the callee knows it
   __u32 is_local;
 };
 
-// By the caller's end.
+// By the caller's end, which two network namespaces may share: who comes while another call under it is under way stays
+// with TCP, so that what is found here is one call's from the first to the last.
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 65536);
@@ -185,6 +192,16 @@ static __always_inline void forget_last_call(struct bpf_sock_ops *ctx) {
   bpf_map_delete_elem(&intercepted_sockets, &cookie);
 }
 
+// Whether the call is still under way: its socket may be gone, closed, or used for another one.
+static __always_inline bool is_under_way(const struct proxied_call *call) {
+  const struct sock *sk = (const struct sock *)call->socket;
+  const struct tcp_sock *tcp = (const struct tcp_sock *)call->socket;
+  if ((__u64)BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != call->cookie) return false;
+  // The SYN counts as one.
+  if (BPF_CORE_READ(tcp, write_seq) - call->first_seq > 1) return false;
+  return BPF_CORE_READ(sk, __sk_common.skc_state) != STATE_CLOSED;
+}
+
 static __always_inline void call_through_proxy(struct bpf_sock_ops *ctx) {
   struct bpf_sock *sk = ctx->sk;
   const struct connection *connection = sk ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
@@ -193,7 +210,12 @@ static __always_inline void call_through_proxy(struct bpf_sock_ops *ctx) {
   if (!tcp) return;
   struct pair self = {};
   fill_pair(&self, ctx);
-  const struct proxied_call call = {.first_seq = BPF_CORE_READ(tcp, write_seq)};
+  const __u64 cookie = bpf_get_socket_cookie(ctx);
+  const struct proxied_call call = {.cookie = cookie, .socket = (__u64)tcp, .first_seq = BPF_CORE_READ(tcp, write_seq)};
+  if (!bpf_map_update_elem(&proxied_calls, &self, &call, BPF_NOEXIST)) return;
+  const struct proxied_call *other = bpf_map_lookup_elem(&proxied_calls, &self);
+  if (!other || (other->cookie != cookie && is_under_way(other))) return;
+  give_back(other->callee_proxy); // nobody came for it
   bpf_map_update_elem(&proxied_calls, &self, &call, BPF_ANY);
 }
 
@@ -211,7 +233,7 @@ static __always_inline void take_over_caller(struct bpf_sock_ops *ctx) {
   struct pair self = {};
   fill_pair(&self, ctx);
   const struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &self);
-  if (!call) return;
+  if (!call || call->cookie != bpf_get_socket_cookie(ctx)) return; // or the same addresses in another namespace
   const __u64 callee_proxy = call->callee_proxy;
   const bool is_local = call->is_local;
   const bool is_possible = !is_local || callee_proxy;
@@ -220,16 +242,28 @@ static __always_inline void take_over_caller(struct bpf_sock_ops *ctx) {
   if (is_local) give_back(callee_proxy);
 }
 
+// Whether the packet that is being received, the last one of the handshake, was sent by this caller. Addresses and
+// sequence numbers do not say it between two namespaces; see is_sent_by() in shortcut.bpf.c.
+static __always_inline bool is_called_by(struct bpf_sock_ops *ctx, const struct tcp_sock *mine,
+                                         const struct proxied_call *call) {
+  if (BPF_CORE_READ(mine, copied_seq) != call->first_seq + 1) return false;
+  const struct sock *receiver = (const struct sock *)mine, *sender = (const struct sock *)call->socket;
+  if ((__u64)BPF_CORE_READ(sender, __sk_common.skc_cookie.counter) != call->cookie) return false;
+  if (BPF_CORE_READ(receiver, __sk_common.skc_net.net) == BPF_CORE_READ(sender, __sk_common.skc_net.net)) return true;
+  const __u32 hash = received_hash(ctx);
+  return hash && hash == BPF_CORE_READ(sender, sk_txhash);
+}
+
 static __always_inline void take_over_callee(struct bpf_sock_ops *ctx) {
   struct pair mine = {}, callers = {};
   struct proxy_target target = {};
   struct tcp_sock *tcp = ctx->sk ? bpf_skc_to_tcp_sock(ctx->sk) : NULL;
   fill_callers_pair(&callers, ctx);
   const struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &callers);
-  if (tcp && call && call->is_local && BPF_CORE_READ(tcp, copied_seq) == call->first_seq + 1) {
-    const __u64 proxy = call->callee_proxy;
+  if (tcp && call && call->is_local && is_called_by(ctx, tcp, call)) {
+    take_over(ctx, false, call->callee_proxy);
+    // Last: the daemon hears of both ends before another call can begin under the same addresses.
     bpf_map_delete_elem(&proxied_calls, &callers);
-    take_over(ctx, false, proxy);
     return;
   }
   fill_pair(&mine, ctx);

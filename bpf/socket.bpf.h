@@ -52,6 +52,7 @@ struct sock_common {
   struct proto *skc_prot;
   possible_net_t skc_net;
   unsigned long skc_flags;
+  volatile unsigned char skc_state;
   atomic64_t skc_cookie;
 } __attribute__((preserve_access_index));
 

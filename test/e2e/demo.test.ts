@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { after, describe, test } from 'node:test';
 
@@ -14,9 +15,7 @@ const runDir = mkdtempSync(join(tmpdir(), 'millrace-demo-test-'));
 const env = { ...process.env, MILLRACE_RUN_DIR: runDir };
 after(() => rmSync(runDir, { recursive: true, force: true }));
 
-function start(
-  args: readonly string[],
-): ChildProcess & { stdout: NodeJS.ReadableStream; stderr: NodeJS.ReadableStream } {
+function start(args: readonly string[]): ChildProcess & { stdout: Readable; stderr: Readable } {
   return spawn(join(root, 'millrace'), ['demo', ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
@@ -88,6 +87,17 @@ describe('the demo', () => {
     child.stderr.resume();
     const [code] = await exited;
     assert.equal(code, 130);
+    assert.deepEqual(labIds(), before);
+  });
+
+  test('a reader that goes away in the middle ends it, and everything is removed', async () => {
+    const before = labIds();
+    const child = start(['--requests', '2000', '--clients', '10', '--transfer-mib', '16']);
+    const exited = once(child, 'exit');
+    for await (const line of createInterface(child.stderr)) if (line.startsWith('Two hosts')) break;
+    child.stderr.destroy();
+    child.stdout.resume();
+    assert.deepEqual(await exited, [130, null]);
     assert.deepEqual(labIds(), before);
   });
 

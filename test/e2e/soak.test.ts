@@ -78,4 +78,14 @@ describe('the soak', () => {
     assert.deepEqual(await exited, [130, null]);
     assert.deepEqual(left(before), []);
   });
+
+  test('a reader that goes away ends it at the next line, and everything is removed', async () => {
+    const before = things();
+    const child = start(['--wire', 'shm', '--connections', '20']);
+    const exited = once(child, 'exit');
+    for await (const line of createInterface(child.stderr)) if (line.startsWith('wire')) break;
+    child.stderr.destroy();
+    assert.deepEqual(await exited, [130, null]);
+    assert.deepEqual(left(before), []);
+  });
 });

@@ -14,7 +14,7 @@ const skip = process.getuid?.() !== 0 ? 'needs root' : false;
 describe('connections that proxy sockets stand for', { skip }, () => {
   let world: SkmsgWorld;
   before(async () => {
-    world = await SkmsgWorld.create();
+    world = await SkmsgWorld.create(64, 'both hosts');
   });
   after(() => world[Symbol.asyncDispose]());
 
@@ -108,6 +108,21 @@ describe('connections that proxy sockets stand for', { skip }, () => {
     assert.equal(said.sentAtRest, total);
     assert.ok(said.heldKib > 150_000, JSON.stringify(said));
     assert.equal(said.received, total);
+  });
+
+  test('connections with the same addresses and sequence numbers, in two network namespaces, are not mixed up', async () => {
+    const { env } = world.flow;
+    const pairs = world.relay.pairs;
+    // The callers' numbers are the same each time, and both connect at once.
+    world.flow.env = { ...env, FLOW_CALLER_PORT: '10000', FLOW_FIRST_SEQ: '1000000' };
+    const start = Math.round(Number(process.hrtime.bigint()) / 1e6) + 300;
+    const meetings = [world.host, world.other].map((host, index) =>
+      world.flow.run<{ right: number; wrong: number }>(host, '127.0.0.1', 'meet', 750, start, 2, index),
+    );
+    world.flow.env = env;
+    for (const { right, wrong } of await Promise.all(meetings)) assert.deepEqual([right > 0, wrong], [true, 0]);
+    assert.ok(world.relay.pairs > pairs, 'none was taken over');
+    await eventually('all proxy sockets are free', () => world.pool.takenCount === 0 && world.pool.freeCount === 64);
   });
 
   test('a program whose daemon is gone gets an error, and no hole in its stream', async () => {

@@ -1,6 +1,7 @@
-// A host of a lab whose connections to a few ports are taken over, with a relay of this process between their ends.
+// A host of a lab, or two, whose connections to a few ports are taken over, with a relay of this process between their ends.
 
 import { randomBytes } from 'node:crypto';
+import { dirname } from 'node:path';
 import { type Host, Lab } from '../../../src/lab/index.ts';
 import { parseEndpoint, parseRules, type SkmsgPool, Steering } from '../../../src/steering/index.ts';
 import { temporaryRunDir } from '../fixtures/lab-world.ts';
@@ -11,13 +12,15 @@ export const SERVER_PORT = 7000;
 
 export class SkmsgWorld implements AsyncDisposable {
   readonly host: Host;
+  /** Another network namespace, steered as well where the world was made so. */
+  readonly other: Host;
   readonly flow: FlowProgram;
   readonly steering: Steering;
   readonly pool: SkmsgPool;
   readonly relay: LocalRelay;
   readonly #undo: AsyncDisposableStack;
 
-  static async create(poolSize = 64): Promise<SkmsgWorld> {
+  static async create(poolSize = 64, steered: 'one host' | 'both hosts' = 'one host'): Promise<SkmsgWorld> {
     await using undo = new AsyncDisposableStack();
     const runDir = undo.use(temporaryRunDir());
     const lab = undo.use(await Lab.create({ runDir: runDir.path }));
@@ -27,7 +30,7 @@ export class SkmsgWorld implements AsyncDisposable {
     const steering = undo.use(
       Steering.create({
         instance,
-        cgroup: lab.host('a').cgroup,
+        cgroup: steered === 'one host' ? lab.host('a').cgroup : dirname(lab.host('a').cgroup),
         rules: parseRules(`skmsg to 127.0.0.1:${SERVER_PORT}`),
       }),
     );
@@ -35,16 +38,17 @@ export class SkmsgWorld implements AsyncDisposable {
     steering.announce(parseEndpoint(`127.0.0.1:${SERVER_PORT}`));
     const pool = undo.use(steering.openSkmsgPool({ size: poolSize }));
     const relay = undo.use(new LocalRelay(pool));
-    return new SkmsgWorld(lab.host('a'), flow, { steering, pool, relay }, undo.move());
+    return new SkmsgWorld([lab.host('a'), lab.host('b')], flow, { steering, pool, relay }, undo.move());
   }
 
   private constructor(
-    host: Host,
+    [host, other]: readonly [Host, Host],
     flow: FlowProgram,
     parts: { readonly steering: Steering; readonly pool: SkmsgPool; readonly relay: LocalRelay },
     undo: AsyncDisposableStack,
   ) {
     this.host = host;
+    this.other = other;
     this.flow = flow;
     this.steering = parts.steering;
     this.pool = parts.pool;
