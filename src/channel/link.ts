@@ -1,8 +1,9 @@
 // A link: one lane's channel to one peer. Its session, the rings and the streams, outlives transports: when one breaks,
 // the next goes on where it stopped.
 
+import { constants } from 'node:os';
 import { type Address, monotonicNs, SharedMemory, Socket } from '../native/index.ts';
-import { addressOf } from '../steering/index.ts';
+import { addressOf, type Endpoint } from '../steering/index.ts';
 import { LEAST_WINDOW_BYTES } from './credits.ts';
 import { Flusher } from './flusher.ts';
 import { IncomingRing } from './incoming-ring.ts';
@@ -11,6 +12,7 @@ import {
   CONTROL_WORDS,
   controlOffset,
   type Geometry,
+  OPEN_ENDPOINT_WORDS,
   OPEN_PAYLOAD_BYTES,
   payloadOf,
   type RingNumber,
@@ -28,6 +30,8 @@ import { StreamTable } from './stream-table.ts';
 import type { Transport } from './transport.ts';
 import { Writer } from './writer.ts';
 
+/** The kernel has no greater ones. */
+const MAX_ERRNO = 4096;
 /** As much work as a record of its own. */
 const MANY_BYTES = 16 * 1024;
 
@@ -60,6 +64,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   readonly parts: LaneParts;
   readonly isCaller: boolean;
   readonly memory: SharedMemory;
+  readonly #words: Uint32Array;
   readonly outgoing: OutgoingRing;
   readonly incoming: IncomingRing;
   readonly maxPayloadBytes: number;
@@ -93,6 +98,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.options = options;
     this.#events = events;
     this.memory = SharedMemory.create({ sizeBytes: regionBytes(geometry), name: 'channel' });
+    this.#words = new Uint32Array(this.memory.buffer);
     const start = { ...ringStart, salt: options.salt };
     this.outgoing = new OutgoingRing(geometry, isCaller ? 0 : 1, this.memory, start);
     this.incoming = new IncomingRing(geometry, isCaller ? 1 : 0, this.memory, start);
@@ -341,7 +347,12 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     if (credit >= 0) stream.onCredit(credit);
     if (kind === recordKinds.opened) stream.onOpened();
     else if (kind === recordKinds.shut) stream.onShut();
-    else if (kind === recordKinds.reset || kind === recordKinds.refused) stream.onReset();
+    else if (kind === recordKinds.reset) stream.onReset();
+    else if (kind === recordKinds.refused) {
+      // Whatever number the peer says, it could not call.
+      stream.refusal = value > 0 && value < MAX_ERRNO ? value : constants.errno.ECONNREFUSED;
+      stream.onReset();
+    }
     return '';
   }
 
@@ -356,11 +367,11 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     const { incoming } = this;
     if (!this.#streams.isFreeForPeer(id)) return `stream ${id} is opened a second time`;
     if (incoming.size !== OPEN_PAYLOAD_BYTES || credit < 0) return `stream ${id} is opened without its addresses`;
-    const words = new Uint32Array(this.memory.buffer, incoming.payloadOffset, OPEN_PAYLOAD_BYTES / 4).slice();
-    const [clientPort, originalPort] = [words[4], words[9]];
-    if (clientPort > 65_535 || originalPort > 65_535) return `stream ${id} is opened to port ${originalPort}`;
-    const client = addressOf({ address: [...words.subarray(0, 4)], port: clientPort });
-    const original = addressOf({ address: [...words.subarray(5, 9)], port: originalPort });
+    const from = this.#endpointAt(0);
+    const to = this.#endpointAt(OPEN_ENDPOINT_WORDS);
+    const port = Math.max(from.port, to.port);
+    if (port > 65_535) return `stream ${id} is opened to port ${port}`;
+    const [client, original] = [addressOf(from), addressOf(to)];
     const call = this.#events.onCall(client, original);
     if (typeof call === 'number') {
       const about = { client, original, local: client, isOpener: false, command: '', pid: 0 };
@@ -372,6 +383,14 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     const stream = new Stream(id, this, call.socket, call.about, credit, call.isConnecting);
     this.#streams.set(stream);
     this.#sockets.add(stream);
+    if (!call.isConnecting) stream.answered();
     return '';
+  }
+
+  /** Of an OPEN, so many words in. The peer can write there at any time: each word is read once. */
+  #endpointAt(word: number): Endpoint {
+    const at = this.incoming.payloadOffset / 4 + word;
+    const words = this.#words;
+    return { address: [words[at], words[at + 1], words[at + 2], words[at + 3]], port: words[at + 4] };
   }
 }

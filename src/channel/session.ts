@@ -1,12 +1,11 @@
-// A session: keeps a link connected. Offers and accepts transports, falls back to the next device, and gives up in time.
+// A session: keeps a link connected, by one transport after the other, and gives up in time. Who calls and who is called
+// differ in how they come by a transport.
 
-import { randomBytes } from 'node:crypto';
-import { MillraceError, UsageError } from '../errors.ts';
+import { UsageError } from '../errors.ts';
 import type { Watched } from '../lane/index.ts';
 import { monotonicNs, pollEvents, type Socket } from '../native/index.ts';
 import type { Device } from '../verbs/index.ts';
-import { type Accept, decodeLinkMessage, encodeLinkMessage, type LinkMessage, type Offer } from './handshake.ts';
-import type { Geometry } from './layout.ts';
+import { type Accept, decodeLinkMessage, encodeLinkMessage, type LinkMessage } from './handshake.ts';
 import { regionBytes } from './layout.ts';
 import { Link, type LinkEvents, type LinkOptions, type ReadState } from './link.ts';
 import type { LaneParts } from './parts.ts';
@@ -41,18 +40,23 @@ export interface SessionEvents {
 
 /** How long the other side may take to answer an offer, at least: a device is opened for it. */
 const ANSWER_NS = 3_000_000_000;
-/** Failures of a device, one after the other, until the next is tried. */
-const MAX_FAILURES = 2;
-/** Rings of peers that want them longer than ours are refused from here on. */
-const MAX_REGION_BYTES = 64 * 1024 * 1024;
 
-export class Session implements Watched, LinkEvents, Disposable {
-  readonly isCaller: boolean;
-  readonly #parts: LaneParts;
-  readonly #options: SessionOptions;
-  readonly #events: SessionEvents;
+export abstract class Session implements Watched, LinkEvents, Disposable {
+  abstract readonly isCaller: boolean;
+  protected readonly parts: LaneParts;
+  protected readonly options: SessionOptions;
+  protected readonly events: SessionEvents;
+  /** Drawn by chance by the caller, and only the two peers know it. */
+  protected name = '';
+  /** The number of the offer that counts. */
+  protected attempt = 0;
+  /** The control connection is up. */
+  protected isPeerUp = false;
+  /** The link was up: the peer knows it, and to go on means to resume it. */
+  protected hasBegun = false;
+  /** What the peer said it has read when we were connected. */
+  protected peerRead: ReadState = { position: 0, sequence: 1 };
   #link: Link | undefined;
-  #name = '';
   #state: SessionState = 'down';
   #transport: Transport | undefined;
   /** Dropped, and to be closed before another is made. */
@@ -61,13 +65,6 @@ export class Session implements Watched, LinkEvents, Disposable {
   #bellToken = -1;
   /** The lane looks at all rings after each event: that it was woken is enough. */
   readonly #rung: Watched = { onEvents: () => {} };
-  #attempt = 0;
-  #deviceIndex = 0;
-  #failures = 0;
-  #isPeerUp = false;
-  #isDue = false;
-  /** The link was up: the peer knows it, and to go on means to resume it. */
-  #hasBegun = false;
   #isRung = false;
   #deadlineNs = Number.POSITIVE_INFINITY;
   /** Since when the link is not up, though it was. */
@@ -75,16 +72,25 @@ export class Session implements Watched, LinkEvents, Disposable {
   /** When it broke before it came up last: it may not have worked at all. */
   #brokenBeforeNs = Number.POSITIVE_INFINITY;
   #beganNs = 0;
-  /** What the peer said it has read when we were connected. */
-  #peerRead: ReadState = { position: 0, sequence: 1 };
   recoveries = 0;
 
-  constructor(parts: LaneParts, isCaller: boolean, options: SessionOptions, events: SessionEvents) {
-    this.#parts = parts;
-    this.isCaller = isCaller;
-    this.#options = options;
-    this.#events = events;
+  constructor(parts: LaneParts, options: SessionOptions, events: SessionEvents) {
+    this.parts = parts;
+    this.options = options;
+    this.events = events;
   }
+
+  /** The control connection is up, and the link is not. */
+  protected abstract onPeerUp(): void;
+
+  /** Something is due by the clock. */
+  protected abstract onBeat(): void;
+
+  /** What the peer says of the attempt that counts, or an offer. */
+  protected abstract onMessage(message: LinkMessage): void;
+
+  /** The transport has gone. `hasWorked`: it was up, and carried something. `isDevice`: the peer cannot use it at all. */
+  protected abstract onFailed(reason: string, wasUp: boolean, hasWorked: boolean, isDevice: boolean): void;
 
   get link(): Link | undefined {
     return this.#link;
@@ -100,16 +106,13 @@ export class Session implements Watched, LinkEvents, Disposable {
 
   /** The control connection to the peer is up. `isSame`: the daemon there is the one that we know. */
   peerUp(isSame: boolean): void {
-    this.#isPeerUp = true;
-    if (!isSame) this.#drop('the peer started again');
-    if (this.#link?.isUp === true) return;
-    if (this.isCaller) this.#offer();
-    // What we said when it broke may have been lost.
-    else if (this.#isBroken) this.#say({ kind: 'broken', attempt: this.#attempt, reason: 'it broke meanwhile' });
+    this.isPeerUp = true;
+    if (!isSame) this.drop('the peer started again');
+    if (this.#link?.isUp !== true) this.onPeerUp();
   }
 
   peerDown(): void {
-    this.#isPeerUp = false;
+    this.isPeerUp = false;
   }
 
   /** False when the connection cannot be carried. */
@@ -132,12 +135,12 @@ export class Session implements Watched, LinkEvents, Disposable {
   /** Several times a second: what is due by the clock. */
   beat(isHeartbeat: boolean): void {
     const nowNs = monotonicNs();
-    if (this.#brokenNs + this.#options.recoveryNs < nowNs) this.#drop('the peer did not come back');
-    if (nowNs > this.#deadlineNs) this.#failed('the peer did not answer the offer');
-    else if (this.#isDue && this.#isPeerUp) this.#offer();
+    if (this.#brokenNs + this.options.recoveryNs < nowNs) this.drop('the peer did not come back');
+    if (nowNs > this.#deadlineNs) this.failed('the peer did not answer the offer');
+    else this.onBeat();
     const link = this.#link;
     if (link?.isUp !== true) return;
-    if (nowNs - link.heardNs > this.#options.deadNs) this.#failed('pings stay unanswered');
+    if (nowNs - link.heardNs > this.options.deadNs) this.failed('pings stay unanswered');
     else if (isHeartbeat) link.beat(nowNs);
   }
 
@@ -148,16 +151,12 @@ export class Session implements Watched, LinkEvents, Disposable {
       message = decodeLinkMessage(body);
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
-      this.#events.onLie(`its handshake makes no sense: ${error.message}`);
+      this.events.onLie(`its handshake makes no sense: ${error.message}`);
       return;
     }
-    if (message.kind === 'offer') this.#onOffer(message);
-    else if (message.attempt !== this.#attempt) return;
-    else if (message.kind === 'accept') this.#onAccept(message);
-    else if (message.kind === 'ready') this.#onReady();
-    else if (message.kind === 'broken') this.#onPeerBroken(message.reason);
-    else if (message.kind === 'closed') this.#drop(`the peer ended it: ${message.reason}`);
-    else if (message.kind === 'reject' && this.isCaller) this.#onReject(message.code, message.reason);
+    if (message.kind !== 'offer' && message.attempt !== this.attempt) return;
+    if (message.kind === 'closed') this.drop(`the peer ended it: ${message.reason}`);
+    else this.onMessage(message);
   }
 
   /** For tests, and for what breaks on purpose. */
@@ -168,9 +167,8 @@ export class Session implements Watched, LinkEvents, Disposable {
 
   /** Ends all streams. */
   close(reason: string): void {
-    if (this.#link !== undefined) this.#say({ kind: 'closed', attempt: this.#attempt, reason });
-    this.#drop(reason);
-    this.#isDue = false;
+    if (this.#link !== undefined) this.say({ kind: 'closed', attempt: this.attempt, reason });
+    this.drop(reason);
   }
 
   [Symbol.dispose](): void {
@@ -188,176 +186,57 @@ export class Session implements Watched, LinkEvents, Disposable {
   // LinkEvents
 
   get onCall(): LinkEvents['onCall'] {
-    return this.#events.onCall;
+    return this.events.onCall;
   }
 
   get onSocketClosed(): LinkEvents['onSocketClosed'] {
-    return this.#events.onSocketClosed;
+    return this.events.onSocketClosed;
   }
 
   onBroken(reason: string, isLie: boolean): void {
     if (!isLie) {
-      this.#failed(reason);
+      this.failed(reason);
       return;
     }
-    this.#drop(`the peer broke the rules: ${reason}`);
-    this.#events.onLie(reason);
+    this.drop(`the peer broke the rules: ${reason}`);
+    this.events.onLie(reason);
   }
 
-  // The caller's part
+  // For both kinds
 
-  #offer(): void {
-    this.#isDue = false;
-    const isResumed = this.#hasBegun;
-    if (this.#link === undefined) {
-      this.#name = randomBytes(16).toString('hex');
-      this.#link = new Link(this.#parts, true, { ...this.#options, salt: saltOf(this.#name) }, this);
-    }
-    const link = this.#link;
-    this.#setState(this.#brokenNs < Number.POSITIVE_INFINITY ? 'recovering' : 'connecting', '');
-    this.#attempt++;
-    this.#closeLeaving();
-    const transport = this.#create(link, this.#options.devices[this.#deviceIndex] ?? '', this.#options);
-    if (typeof transport === 'string') {
-      this.#failed(transport);
-      return;
-    }
-    this.#deadlineNs = monotonicNs() + Math.max(ANSWER_NS, this.#options.deadNs);
-    const { geometry } = link.options;
-    const isSent = this.#say({
-      kind: 'offer',
-      session: this.#name,
-      isResumed,
-      attempt: this.#attempt,
-      wire: kindOf(transport.wire),
-      place: this.#options.place ?? '',
-      geometry,
-      transport: transport.offer,
-      read: link.readState,
-    });
-    if (!isSent) this.#later();
+  protected get transport(): Transport | undefined {
+    return this.#transport;
   }
 
-  #onAccept(accept: Accept): void {
-    if (!this.isCaller || this.#deadlineNs === Number.POSITIVE_INFINITY) return;
-    if (!this.#isRegionWhole(accept.transport)) return;
-    this.#peerRead = accept.read;
-    // The peer has stopped writing, and begins again when it hears that we are ready.
-    this.#link?.forgetUnread();
-    this.#connect(accept.transport, () => {
-      this.#say({ kind: 'ready', attempt: this.#attempt });
-      this.#begin();
-    });
+  /** It was up, and is not. */
+  protected get isBroken(): boolean {
+    return this.#brokenNs < Number.POSITIVE_INFINITY;
   }
 
-  #onReject(code: string, reason: string): void {
-    if (code === 'session') {
-      this.#drop('the peer does not know the session any more');
-      this.#offer();
-      return;
-    }
-    this.#failed(`the peer refused: ${reason}`, code === 'device');
-  }
-
-  #onPeerBroken(reason: string): void {
-    if (this.isCaller) this.#failed(`at the peer: ${reason}`);
-  }
-
-  // The other side's part
-
-  #onOffer(offer: Offer): void {
-    if (this.isCaller) {
-      this.#events.onLie('it called, though it is to be called');
-      return;
-    }
-    const isKnown = this.#link !== undefined && this.#name === offer.session;
-    // Of a session, each offer is another one.
-    if (isKnown && offer.attempt <= this.#attempt) return;
-    this.#attempt = offer.attempt;
-    if (offer.isResumed && !isKnown) {
-      this.#say({ kind: 'reject', attempt: offer.attempt, code: 'session', reason: 'not known here' });
-      return;
-    }
-    if (!isKnown) this.#drop('the peer begins anew');
-    // It has noticed before us.
+  /** The peer has noticed before us that it broke. */
+  protected markBroken(): void {
     if (this.#link?.isUp === true) this.#brokenNs = monotonicNs();
-    this.#dropTransport();
-    this.#closeLeaving();
-    this.#deadlineNs = Number.POSITIVE_INFINITY;
-    const devices = this.#options.devices.filter((name) => kindOf(wireOf(name)) === offer.wire);
-    if (offer.wire === 'shm' && offer.place !== (this.#options.place ?? '')) {
-      // At once: to find out by trying takes seconds.
-      const reason = 'shared memory needs one machine and one device.runtimeDir';
-      this.#say({ kind: 'reject', attempt: offer.attempt, code: 'device', reason });
-      return;
-    }
-    if (devices.length === 0) {
-      const reason = `no device here for the wire ${offer.wire}`;
-      this.#say({ kind: 'reject', attempt: offer.attempt, code: 'device', reason });
-      return;
-    }
-    const limit = Math.max(MAX_REGION_BYTES, regionBytes(this.#options.geometry));
-    if (regionBytes(offer.geometry) > limit || (isKnown && !isSame(offer.geometry, this.#link?.options.geometry))) {
-      this.#events.onLie(`rings of ${offer.geometry.slots} slots`);
-      return;
-    }
-    const dataQps = offer.transport.qps.length - 1;
-    if (!this.#isRegionWhole(offer.transport, offer.geometry)) return;
-    this.#name = offer.session;
-    const options = { ...this.#options, geometry: offer.geometry, dataQps, salt: saltOf(this.#name) };
-    this.#link ??= new Link(this.#parts, false, options, this);
-    this.#setState(this.#brokenNs < Number.POSITIVE_INFINITY ? 'recovering' : 'connecting', '');
-    let transport: Transport | string = '';
-    for (const device of devices) {
-      transport = this.#create(this.#link, device, { ...this.#options, dataQps });
-      // A card that is not there may have a soft device beside it that speaks the same.
-      if (typeof transport !== 'string') break;
-    }
-    if (typeof transport === 'string') {
-      this.#say({ kind: 'reject', attempt: offer.attempt, code: 'device', reason: transport });
-      return;
-    }
-    this.#peerRead = offer.read;
-    this.#deadlineNs = monotonicNs() + Math.max(ANSWER_NS, this.#options.deadNs);
-    try {
-      transport.connect(offer.transport);
-    } catch (error) {
-      this.#say({ kind: 'reject', attempt: offer.attempt, code: 'device', reason: messageOf(error) });
-      this.#dropTransport();
-      return;
-    }
-    // The peer has stopped writing, and begins again when it hears our answer.
-    this.#link.forgetUnread();
-    const { readState: read } = this.#link;
-    this.#say({ kind: 'accept', attempt: offer.attempt, transport: transport.offer, read });
   }
 
-  #onReady(): void {
-    if (this.isCaller || this.#transport === undefined || this.#link?.isUp === true) return;
-    this.#map(() => this.#begin());
+  protected get isAwaitingAnswer(): boolean {
+    return this.#deadlineNs < Number.POSITIVE_INFINITY;
   }
 
-  // Both
+  /** The peer has to say something in time, or has nothing to say. */
+  protected awaitAnswer(isAwaited: boolean): void {
+    const ns = Math.max(ANSWER_NS, this.options.deadNs);
+    this.#deadlineNs = isAwaited ? monotonicNs() + ns : Number.POSITIVE_INFINITY;
+  }
 
   /** What is written in place is written at the same offsets as here. */
-  #isRegionWhole({ region }: Accept['transport'], geometry = this.#options.geometry): boolean {
+  protected isRegionWhole({ region }: Accept['transport'], geometry = this.options.geometry): boolean {
     if (region.sizeBytes === regionBytes(geometry)) return true;
-    this.#events.onLie(`a region of ${region.sizeBytes} bytes`);
+    this.events.onLie(`a region of ${region.sizeBytes} bytes`);
     return false;
   }
 
-  #connect(remote: Accept['transport'], then: () => void): void {
-    try {
-      this.#transport?.connect(remote);
-    } catch (error) {
-      this.#failed(messageOf(error));
-      return;
-    }
-    this.#map(then);
-  }
-
   /** Where the peer's memory can be mapped, it is. */
-  #map(then: () => void): void {
+  protected mapPeer(then: () => void): void {
     const transport = this.#transport;
     if (transport === undefined) return;
     if (transport.wire !== 'shm') {
@@ -369,168 +248,140 @@ export class Session implements Watched, LinkEvents, Disposable {
         await transport.map();
         if (this.#transport === transport) then();
       } catch (error) {
-        if (this.#transport === transport) this.#failed(messageOf(error));
+        if (this.#transport === transport) this.failed(messageOf(error));
       }
     };
-    this.#events.wait(done());
+    this.events.wait(done());
   }
 
-  #begin(): void {
+  /** The transport is connected at both ends. */
+  protected begin(): void {
     const [link, transport] = [this.#link, this.#transport];
     if (link === undefined || transport === undefined) return;
     this.#deadlineNs = Number.POSITIVE_INFINITY;
-    if (!link.resume(transport, this.#peerRead)) {
+    if (!link.resume(transport, this.peerRead)) {
       this.onBroken('it says it has read what was never written', true);
       return;
     }
-    this.#hasBegun = true;
+    this.hasBegun = true;
     this.#beganNs = monotonicNs();
     link.heardNs = this.#beganNs;
     this.#brokenBeforeNs = this.#brokenNs;
-    if (this.#brokenNs < Number.POSITIVE_INFINITY) this.recoveries++;
+    if (this.isBroken) this.recoveries++;
     this.#brokenNs = Number.POSITIVE_INFINITY;
     this.#setState('up', '');
     const { bell } = transport;
     if (bell !== undefined)
-      this.#bellToken = this.#parts.lane.watch(bell.fd, pollEvents.in | pollEvents.edge, this.#rung);
+      this.#bellToken = this.parts.lane.watch(bell.fd, pollEvents.in | pollEvents.edge, this.#rung);
     // What waited since.
     this.#isRung = true;
-    this.#parts.lane.again({ resume: () => {} });
+    this.parts.lane.again({ resume: () => {} });
+  }
+
+  /** The link, which is made if there is none. */
+  protected linkOf(options: Omit<LinkOptions, 'salt'>): Link {
+    const salt = saltOf(this.name);
+    this.#link ??= new Link(this.parts, this.isCaller, { ...options, salt }, this);
+    this.#setState(this.isBroken ? 'recovering' : 'connecting', '');
+    return this.#link;
   }
 
   /** The transport, or why there is none. */
-  #create(link: Link, device: string, given: Omit<TransportOptions, 'slotBytes'>): Transport | string {
-    this.#dropTransport();
+  protected create(link: Link, device: string, given: Omit<TransportOptions, 'slotBytes'>): Transport | string {
+    this.dropTransport();
     const options = { ...given, slotBytes: link.options.geometry.slotBytes };
     try {
-      const transport = new Transport(this.#events.openDevice(device), link.memory, link.incoming.number, options, {
+      const transport = new Transport(this.events.openDevice(device), link.memory, link.incoming.number, options, {
         onNotice: (position) => link.onNotice(position),
         onControlNotice: () => link.onControlNotice(),
         onFailure: (reason) => {
-          if (this.#transport === transport) this.#failed(reason);
+          if (this.#transport === transport) this.failed(reason);
         },
       });
       this.#transport = transport;
-      this.#token = this.#parts.lane.watch(transport.channel.fd, pollEvents.in, this);
+      this.#token = this.parts.lane.watch(transport.channel.fd, pollEvents.in, this);
       return transport;
     } catch (error) {
       return `${device}: ${messageOf(error)}`;
     }
   }
 
-  #dropTransport(): void {
+  protected dropTransport(): void {
     const transport = this.#transport;
     if (transport === undefined) return;
     this.#transport = undefined;
     this.#link?.suspend();
-    this.#parts.lane.unwatch(transport.channel.fd, this.#token);
+    this.parts.lane.unwatch(transport.channel.fd, this.#token);
     if (transport.bell !== undefined && this.#bellToken >= 0) {
-      this.#parts.lane.unwatch(transport.bell.fd, this.#bellToken);
+      this.parts.lane.unwatch(transport.bell.fd, this.#bellToken);
       this.#bellToken = -1;
     }
     this.#leaving.push(transport);
     // Not here: it may be the one that calls us.
-    this.#parts.lane.again({ resume: () => this.#closeLeaving() });
+    this.parts.lane.again({ resume: () => this.closeLeaving() });
   }
 
   /** From now on nothing that was on its way arrives. */
-  #closeLeaving(): void {
+  protected closeLeaving(): void {
     for (const transport of this.#leaving.splice(0)) transport.close();
   }
 
-  #failed(reason: string, isDevice = false): void {
+  protected failed(reason: string, isDevice = false): void {
     const wasUp = this.#link?.isUp === true;
     const hasWorked = wasUp && this.#hasWorked;
-    this.#dropTransport();
+    this.dropTransport();
     this.#deadlineNs = Number.POSITIVE_INFINITY;
     // A wire that comes up, carries nothing and breaks is no better than one that does not come up.
     if (wasUp) this.#brokenNs = hasWorked ? monotonicNs() : Math.min(this.#brokenBeforeNs, monotonicNs());
-    if (hasWorked) this.#failures = 0;
-    if (this.#link !== undefined) this.#setState(wasUp || this.#isBroken ? 'recovering' : 'connecting', reason);
-    if (!this.isCaller) {
-      this.#say({ kind: 'broken', attempt: this.#attempt, reason });
-      return;
-    }
-    if (++this.#failures >= MAX_FAILURES || isDevice) {
-      this.#failures = 0;
-      this.#deviceIndex = (this.#deviceIndex + 1) % this.#options.devices.length;
-    }
-    this.#later();
-    // The first try at once.
-    if (wasUp && this.#isPeerUp) this.#parts.lane.again({ resume: () => this.#retry() });
-  }
-
-  #retry(): void {
-    if (this.#isDue) this.#offer();
+    if (this.#link !== undefined) this.#setState(wasUp || this.isBroken ? 'recovering' : 'connecting', reason);
+    this.onFailed(reason, wasUp, hasWorked, isDevice);
   }
 
   /** Since it came up, the peer has read something of ours and said so. */
   get #hasWorked(): boolean {
     const link = this.#link;
     if (link === undefined) return false;
-    return link.heardNs > this.#beganNs || link.outgoing.peerPosition !== this.#peerRead.position;
+    return link.heardNs > this.#beganNs || link.outgoing.peerPosition !== this.peerRead.position;
   }
 
-  get #isBroken(): boolean {
-    return this.#brokenNs < Number.POSITIVE_INFINITY;
-  }
-
-  #later(): void {
-    this.#dropTransport();
-    this.#deadlineNs = Number.POSITIVE_INFINITY;
-    this.#isDue = true;
-  }
-
-  #drop(reason: string): void {
+  /** Ends all streams. False when there was no link. */
+  protected drop(reason: string): boolean {
     const link = this.#link;
-    this.#dropTransport();
+    this.dropTransport();
     this.#link = undefined;
-    this.#hasBegun = false;
+    this.hasBegun = false;
     this.#deadlineNs = Number.POSITIVE_INFINITY;
     this.#brokenNs = Number.POSITIVE_INFINITY;
-    this.#deviceIndex = 0;
-    this.#failures = 0;
-    if (link === undefined) return;
+    if (link === undefined) return false;
     link.close();
     // After the transport, which is closed then, too.
-    this.#parts.lane.again({ resume: () => link.free() });
+    this.parts.lane.again({ resume: () => link.free() });
     this.#setState('down', reason);
-    if (this.isCaller) this.#isDue = true;
+    return true;
   }
 
-  #say(message: LinkMessage): boolean {
-    return this.#events.send(encodeLinkMessage(message));
+  protected say(message: LinkMessage): boolean {
+    return this.events.send(encodeLinkMessage(message));
   }
 
   #setState(state: SessionState, reason: string): void {
     if (state === this.#state && reason === '') return;
     this.#state = state;
-    this.#events.onState(state, reason);
+    this.events.onState(state, reason);
   }
 }
 
-/** The name is drawn by chance, and only the two peers know it. */
+/** Nobody else can guess it. */
 function saltOf(name: string): number {
   // Of 30 bits: with more, what is read would be no small integer, and each look would allocate.
   return Number.parseInt(name.slice(0, 8), 16) & 0x3fff_ffff;
 }
 
 /** Devices that understand each other: a RoCEv2 card and the soft device that speaks the same. */
-function kindOf(wire: string): string {
+export function kindOf(wire: string): string {
   return wire === 'RoCEv2' ? 'roce' : wire;
 }
 
-/** What a device of this name carries its bytes with, as far as the name tells. */
-function wireOf(device: string): string {
-  return device.startsWith('soft-') ? device.slice('soft-'.length) : 'RoCEv2';
-}
-
-function isSame(one: Geometry, other: Geometry | undefined): boolean {
-  if (other === undefined) return false;
-  return one.slotBytes === other.slotBytes && one.slots === other.slots && one.maxRecordSlots === other.maxRecordSlots;
-}
-
-function messageOf(error: unknown): string {
-  if (error instanceof MillraceError) return error.message;
+export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

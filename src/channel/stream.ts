@@ -76,6 +76,7 @@ export class Stream implements Watched, Resumable {
   readonly #held: HeldBytes;
   /** What is to be said: flags of `says`. */
   saying = 0;
+  /** Of a call that did not succeed, here or there: its errno; 0 of others. */
   refusal = 0;
   #isConnecting: boolean;
   #isReadable = false;
@@ -96,7 +97,7 @@ export class Stream implements Watched, Resumable {
   #lastWaiting = -1;
   bytesIn = 0;
 
-  /** Takes the socket over; a closed one is for streams that are refused. `credit`: what the peer lets us send. `isConnecting`: the server has not answered yet. */
+  /** Takes over a socket that resets when it is closed; a closed one is for streams that are refused. `credit`: what the peer lets us send. `isConnecting`: the server has not answered yet. */
   constructor(
     id: number,
     owner: StreamOwner,
@@ -120,8 +121,6 @@ export class Stream implements Watched, Resumable {
       this.#token = -1;
       return;
     }
-    // Should this process be killed, the kernel closes its sockets: the program must not take that for the end.
-    socket.resetOnClose();
     this.#token = this.#lane.watch(socket.fd, EVENTS, this);
     if (about.isOpener) this.#say(says.open);
   }
@@ -243,13 +242,18 @@ export class Stream implements Watched, Resumable {
       return;
     }
     this.#isConnecting = false;
-    this.#isWritable = true;
     // What else the event said was not looked at.
     this.#isReadable = true;
     this.#mustDrain = true;
-    this.#say(says.opened);
+    this.answered();
     this.#deliverHeld();
     this.resume();
+  }
+
+  /** The server has taken the call. */
+  answered(): void {
+    this.#isWritable = true;
+    this.#say(says.opened);
   }
 
   // From the peer.
@@ -490,7 +494,7 @@ export class Stream implements Watched, Resumable {
     this.#receiving.close();
     // First: as soon as the socket is closed, its port may be somebody else's.
     this.#owner.socketClosed(this);
-    this.#lane.unwatch(this.#socket.fd, this.#token);
+    this.#lane.forget(this.#token);
     this.#socket.resetOnClose(isAbrupt);
     this.#socket.close();
   }

@@ -16,16 +16,15 @@ import {
   type Mr,
   type Mtu,
   type Qp,
-  ReceiveBatch,
   type RemoteRegion,
   type RemoteWindow,
-  SendBatch,
-  type Srq,
   sendFlags,
   statusName,
 } from '../verbs/index.ts';
 import type { ControlPath } from './indexer.ts';
 import { controlOffset, controlWords, type RingNumber } from './layout.ts';
+import { Receives } from './receives.ts';
+import { RequestQueue } from './request-queue.ts';
 
 export interface TransportOptions {
   readonly dataQps: number;
@@ -66,13 +65,6 @@ const MAP_MS = 2000;
 /** Every one of the index queue's requests is signalled now and then, so that its places come free. */
 const INDEX_SIGNAL_EVERY = 16;
 
-interface Queue {
-  readonly qp: Qp;
-  readonly batch: SendBatch;
-  posted: number;
-  completed: number;
-}
-
 export class Transport implements ControlPath, Disposable {
   readonly device: Device;
   readonly offer: TransportOffer;
@@ -81,10 +73,9 @@ export class Transport implements ControlPath, Disposable {
   readonly #cq: Cq;
   readonly channel: CompletionChannel;
   readonly #completions = new CompletionBatch(POLL_ROWS);
-  readonly #queues: Queue[] = [];
-  readonly #byNumber = new Map<number, Queue>();
-  readonly #receives: ReceiveBatch;
-  readonly #srq: Srq | undefined;
+  readonly #queues: RequestQueue[] = [];
+  readonly #byNumber = new Map<number, RequestQueue>();
+  readonly #receives: Receives;
   readonly #options: TransportOptions;
   readonly #readRing: RingNumber;
   readonly #events: TransportEvents;
@@ -121,32 +112,22 @@ export class Transport implements ControlPath, Disposable {
     this.channel = undo.use(device.createChannel());
     const count = dataQps + 1;
     this.#cq = undo.use(device.createCq({ entries: count * (sendRequests + receives), channel: this.channel }));
-    this.#srq = options.sharedReceiveQueue ? undo.adopt(sharedQueue(pd, receives), (srq) => srq?.close()) : undefined;
-    this.#receives = undo.use(new ReceiveBatch({ capacity: receives, maxSge: 1 }));
+    this.#receives = undo.use(new Receives(pd, receives, options.sharedReceiveQueue));
+    const { srq } = this.#receives;
     undo.use(this.#completions);
     const onGone = (): void => this.fail('the device is gone');
     device.events.on('deviceGone', onGone);
     undo.defer(() => device.events.off('deviceGone', onGone));
     for (let index = 0; index < count; index++) {
-      const qp = undo.use(
-        pd.createQp({
-          sendCq: this.#cq,
-          sendRequests,
-          receiveRequests: receives,
-          maxSge: 1,
-          ...(this.#srq && { srq: this.#srq }),
-        }),
-      );
-      const batch = undo.use(new SendBatch({ capacity: requestsPerPost, maxSge: 1 }));
-      const queue = { qp, batch, posted: 0, completed: 0 };
+      const spec = { sendCq: this.#cq, sendRequests, receiveRequests: receives, maxSge: 1, ...(srq && { srq }) };
+      const qp = pd.createQp(spec);
+      const queue = undo.use(new RequestQueue(qp, sendRequests, requestsPerPost));
       this.#queues.push(queue);
       this.#byNumber.set(qp.number, queue);
       qp.init(access.localWrite | access.remoteWrite);
     }
     this.offer = { qps: this.#queues.map(({ qp }) => endpointOf(qp, options)), region: this.#mr.remote() };
-    for (let index = 0; index < receives; index++) this.#receives.receive(index);
-    if (this.#srq === undefined) for (const { qp } of this.#queues) qp.postReceive(this.#receives);
-    else this.#srq.post(this.#receives);
+    this.#receives.fill(this.#queues.map(({ qp }) => qp));
     // Where nothing is posted, no completion tells that a queue pair has died.
     const onFatal = ({ qpNumber, reason }: { readonly qpNumber: number; readonly reason: string }): void => {
       if (this.#byNumber.has(qpNumber)) this.fail(reason);
@@ -244,7 +225,7 @@ export class Transport implements ControlPath, Disposable {
 
   postControl(readPosition: number, readerMode: number, isNotice: boolean): boolean {
     const queue = this.#queues[INDEX_QP];
-    if (!this.#isUsable || !hasRoom(queue, this.#options.sendRequests)) return false;
+    if (!this.#isUsable || !queue.hasRoom) return false;
     // What is under way reads these words when it leaves: it then tells newer news, which does no harm.
     this.#ownWords[controlWords.readPosition] = readPosition;
     this.#ownWords[controlWords.readerMode] = readerMode;
@@ -271,9 +252,9 @@ export class Transport implements ControlPath, Disposable {
       return true;
     }
     const queue = this.#queues[1];
-    if (!hasRoom(queue, this.#options.sendRequests)) this.poll();
+    if (!queue.hasRoom) this.poll();
     if (!this.#isUsable) return false;
-    if (!hasRoom(queue, this.#options.sendRequests)) {
+    if (!queue.hasRoom) {
       // A notice that is not sent is never asked for again.
       this.fail('the peer does not answer notices');
       return false;
@@ -287,10 +268,7 @@ export class Transport implements ControlPath, Disposable {
   /** Requests of data that have not completed. */
   get inFlight(): number {
     let count = 0;
-    for (let index = 1; index < this.#queues.length; index++) {
-      const { posted, completed } = this.#queues[index];
-      count += posted - completed;
-    }
+    for (let index = 1; index < this.#queues.length; index++) count += this.#queues[index].inFlight;
     return count;
   }
 
@@ -369,30 +347,20 @@ export class Transport implements ControlPath, Disposable {
     return this.#isConnected && !this.#hasFailed;
   }
 
-  #dataQueue(): Queue | undefined {
+  #dataQueue(): RequestQueue | undefined {
     if (!this.#isUsable) return undefined;
-    const { sendRequests } = this.#options;
     for (let tries = 1; tries < this.#queues.length; tries++) {
       const queue = this.#queues[this.#nextQueue];
       this.#nextQueue = this.#nextQueue + 1 < this.#queues.length ? this.#nextQueue + 1 : 1;
-      if (queue.batch.count < queue.batch.capacity && hasRoom(queue, sendRequests)) return queue;
+      if (queue.batch.count < queue.batch.capacity && queue.hasRoom) return queue;
     }
     return undefined;
   }
 
-  #post(queue: Queue): boolean {
-    const { batch, qp } = queue;
-    const count = batch.count;
+  #post(queue: RequestQueue): boolean {
     this.posts++;
-    let taken = 0;
-    try {
-      taken = qp.postSend(batch);
-    } catch (error) {
-      this.fail(error instanceof Error ? error.message : String(error));
-    }
-    batch.clear();
-    // There was room by our own count, so a queue that is full is a queue that has stopped.
-    if (taken < count) this.fail(`queue pair ${qp.number} takes no more requests`);
+    const trouble = queue.post();
+    if (trouble !== '') this.fail(trouble);
     return !this.#hasFailed;
   }
 
@@ -411,16 +379,9 @@ export class Transport implements ControlPath, Disposable {
       return;
     }
     this.noticesIn++;
-    this.#repost(queue, completions.wrId(index));
+    this.#receives.repost(queue.qp, completions.wrId(index));
     if (queue === this.#queues[INDEX_QP]) this.#events.onControlNotice();
     else this.#events.onNotice(completions.imm(index));
-  }
-
-  #repost(queue: Queue, wrId: number): void {
-    this.#receives.clear();
-    this.#receives.receive(wrId);
-    if (this.#srq === undefined) queue.qp.postReceive(this.#receives);
-    else this.#srq.post(this.#receives);
   }
 }
 
@@ -429,18 +390,4 @@ function endpointOf(qp: Qp, { gidIndex, mtu }: TransportOptions): Endpoint {
   const local = localEndpoint(qp);
   const gid = gidIndex === undefined ? undefined : qp.pd.device.port().gids[gidIndex];
   return { ...local, gid: gid ?? local.gid, mtu: Math.min(mtu ?? local.mtu, local.mtu) as Mtu };
-}
-
-function hasRoom({ posted, completed }: Queue, sendRequests: number): boolean {
-  return posted - completed < sendRequests;
-}
-
-/** Undefined where the device has none: then each queue pair has receives of its own. */
-function sharedQueue(pd: ReturnType<Device['createPd']>, requests: number): Srq | undefined {
-  try {
-    return pd.createSrq({ requests, maxSge: 1 });
-  } catch (error) {
-    if (error instanceof UnsupportedError || pd.device.attributes.maxSrqs === 0) return undefined;
-    throw error;
-  }
 }

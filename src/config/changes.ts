@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './config.ts';
 
 /** Everything else is fixed when the daemon starts. */
-export const reloadableKeys = ['rules', 'peers', 'tls', 'insecure', 'log', 'drainSeconds'] as const;
+export const reloadableKeys = ['rules', 'peers', 'etcd', 'tls', 'insecure', 'log', 'drainSeconds'] as const;
 
 export interface ChangedKeys {
   readonly reloadable: readonly (keyof Config)[];

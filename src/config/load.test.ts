@@ -73,8 +73,8 @@ describe('two configs', () => {
       'c.yaml',
     );
     assert.deepEqual(changedKeys(before, after), {
-      reloadable: ['insecure', 'peers'],
-      needRestart: ['channel', 'etcd', 'lanes', 'node'],
+      reloadable: ['etcd', 'insecure', 'peers'],
+      needRestart: ['channel', 'lanes', 'node'],
     });
   });
 });

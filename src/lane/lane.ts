@@ -50,6 +50,11 @@ export class Lane implements Disposable {
   /** Before the descriptor is closed. */
   unwatch(fd: number, token: number): void {
     this.#poller.remove(fd);
+    this.forget(token);
+  }
+
+  /** As unwatch, for a descriptor that is closed at once and has no duplicate: then the kernel forgets it as well. */
+  forget(token: number): void {
     this.#watched[token] = undefined;
     this.#leavingTokens.push(token);
   }

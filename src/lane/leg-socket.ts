@@ -10,4 +10,6 @@ export function prepareLeg(socket: Socket, bufferBytes: number): void {
   // A leg never leaves the host, so there is nobody to be fair to. BBR, many a system's default, would pace it: half the speed.
   // The program's own end is eased in bpf/connect.bpf.c.
   socket.setCongestionControl('reno');
+  // Should this process be killed, the kernel closes its sockets: the program must not take that for the end.
+  socket.resetOnClose();
 }

@@ -18,7 +18,7 @@ export class SourcePorts {
 
   /** Binds the socket to the host and some port; which it is. */
   bind(socket: Socket, host: string): Address {
-    const isCrowded = performance.now() < this.#crowdedUntilMs;
+    const isCrowded = this.#crowdedUntilMs !== 0 && performance.now() < this.#crowdedUntilMs;
     if (!isCrowded || !this.#bindResting(socket, host)) this.#bindAny(socket, host);
     const local = socket.localAddress;
     if (local.family !== 'unix') this.#resting.get(host)?.delete(local.port);

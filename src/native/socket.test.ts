@@ -71,6 +71,19 @@ describe('sockets', () => {
     assert.throws(() => socket.peerAddress, { code: 'ENOTSOCK', syscall: 'getpeername' });
   });
 
+  test('asked again, a connect tells what has become of it meanwhile', () => {
+    using listener = Socket.stream('ipv4');
+    listener.bind(ip('127.0.0.1', 0));
+    listener.listen();
+    const { localAddress } = listener;
+    using client = Socket.stream('ipv4');
+    // On one host the server has answered before the first call returns.
+    assert.deepEqual([client.connect(localAddress), client.connect(localAddress)], [false, true]);
+    listener.close();
+    using late = Socket.stream('ipv4');
+    assert.throws(() => late.connect(localAddress) || late.connect(localAddress), { code: 'ECONNREFUSED' });
+  });
+
   test('connecting to nobody is refused with the reason', () => {
     using listener = Socket.stream('ipv4');
     listener.bind(ip('127.0.0.1', 0));

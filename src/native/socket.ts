@@ -26,7 +26,7 @@ const MSG_PEEK = 2;
 const FIONREAD = 0x541b;
 const SIOCOUTQ = 0x5411;
 const SIOCOUTQNSD = 0x894b;
-const { EINPROGRESS } = constants.errno;
+const { EALREADY, EINPROGRESS } = constants.errno;
 
 /** <asm-generic/socket.h>, <netinet/tcp.h>, <linux/in.h>, <linux/udp.h>: [level, option] of those that are a number. */
 export const socketOptions = {
@@ -54,6 +54,9 @@ export type SocketOption = keyof typeof socketOptions;
 
 const ERROR = socketOptions.error;
 const TCP_CONGESTION = [6, 13] as const;
+const congestionControls = { reno: new TextEncoder().encode('reno') } as const;
+/** struct linger { int l_onoff, l_linger = 0 } */
+const lingers = { reset: Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0), end: new Uint8Array(8) } as const;
 
 // What calls fill and nobody keeps: to make a buffer for each takes longer than the calls.
 const number = new Int32Array(1);
@@ -89,7 +92,8 @@ export class Socket extends Fd {
   }
 
   bind(address: Address): void {
-    check(addon.bind(this.fd, encodeOnce(address)), 'bind', formatAddress(address));
+    const result = addon.bind(this.fd, encodeOnce(address));
+    if (result < 0) check(result, 'bind', formatAddress(address));
   }
 
   listen(backlog = 511): void {
@@ -102,11 +106,14 @@ export class Socket extends Fd {
     return fd === AGAIN ? undefined : new Socket(fd);
   }
 
-  /** True when connected already; false when under way: wait for `out`, then `finishConnect`. */
+  /**
+   * True when connected already; false when under way: wait for `out`, then `finishConnect`, or ask again. The first call
+   * says that it is under way even where the server has answered meanwhile, as one on the same host has.
+   */
   connect(address: Address): boolean {
     const result = addon.connect(this.fd, encodeOnce(address));
-    if (result === -EINPROGRESS) return false;
-    check(result, 'connect', formatAddress(address));
+    if (result === -EINPROGRESS || result === -EALREADY) return false;
+    if (result < 0) check(result, 'connect', formatAddress(address));
     return true;
   }
 
@@ -192,12 +199,9 @@ export class Socket extends Fd {
   }
 
   /** Stream sockets only; accepted ones inherit it. */
-  setCongestionControl(name: string): void {
-    check(
-      addon.setsockopt(this.fd, TCP_CONGESTION[0], TCP_CONGESTION[1], new TextEncoder().encode(name)),
-      'setsockopt',
-      `TCP_CONGESTION ${name}`,
-    );
+  setCongestionControl(name: keyof typeof congestionControls): void {
+    const [level, option] = TCP_CONGESTION;
+    check(addon.setsockopt(this.fd, level, option, congestionControls[name]), 'setsockopt', name);
   }
 
   getOption(option: SocketOption): number {
@@ -216,9 +220,7 @@ export class Socket extends Fd {
 
   /** On close: drop what is unsent and reset the connection. */
   resetOnClose(isReset = true): void {
-    // struct linger { int l_onoff, l_linger = 0 }
-    const linger = Uint8Array.of(isReset ? 1 : 0, 0, 0, 0, 0, 0, 0, 0);
-    check(addon.setsockopt(this.fd, 1, 13, linger), 'setsockopt', 'linger');
+    check(addon.setsockopt(this.fd, 1, 13, isReset ? lingers.reset : lingers.end), 'setsockopt', 'linger');
   }
 
   /** Bytes that wait to be received. */

@@ -19,6 +19,8 @@ export interface EtcdDirectoryOptions {
   readonly username?: string;
   readonly password?: string;
   readonly tls?: EtcdTls;
+  /** Peers that a directory before this one knew: they stay until etcd was reached, and then as if it had lost them. */
+  readonly known?: readonly DirectoryPeer[];
   /** A line for the log; the same one is not repeated while it lasts. */
   readonly onTrouble?: (message: string) => void;
   /** `problem` has changed; '' when all is well. */
@@ -66,6 +68,8 @@ export class EtcdDirectory implements PeerDirectory {
     this.#nodes = nodesPrefix(prefix);
     // Who lives has noticed by then that etcd is back.
     this.#table = new NodeTable(self.name, leaseSeconds * 1000 + LAST_RETRY_MS, onTrouble);
+    this.#table.remember(options.known ?? []);
+    this.#list.replace(this.#table.peers);
     this.#registration = new EtcdRegistration(self, prefix, leaseSeconds);
     this.#running = this.#run();
     options.signal?.addEventListener('abort', this.#onAbort, { once: true });
@@ -86,7 +90,13 @@ export class EtcdDirectory implements PeerDirectory {
 
   /** Takes this node out of etcd, if that can be reached. */
   close(): Promise<void> {
-    this.#closing ??= this.#close();
+    this.#closing ??= this.#close(true);
+    return this.#closing;
+  }
+
+  /** Stops, and leaves this node's entry for one that comes after it at the same place; else the lease ends by itself. */
+  abandon(): Promise<void> {
+    this.#closing ??= this.#close(false);
     return this.#closing;
   }
 
@@ -96,12 +106,13 @@ export class EtcdDirectory implements PeerDirectory {
 
   readonly #onAbort = (): void => void this.close();
 
-  async #close(): Promise<void> {
+  async #close(isLeaving: boolean): Promise<void> {
     this.#options.signal?.removeEventListener('abort', this.#onAbort);
     this.#list.silence();
     this.#end.abort();
     clearTimeout(this.#sweep);
     await this.#running;
+    if (!isLeaving) return;
     try {
       await this.#registration.leave(this.#client(AbortSignal.timeout(LEAVE_MS)));
     } catch {

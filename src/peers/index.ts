@@ -1,6 +1,6 @@
 // Who the other nodes are: from the config, from etcd, or both.
 
-export type { DirectoryPeer, PeerDirectory, PeersListener } from './directory.ts';
+export { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } from './directory.ts';
 export { EtcdDirectory, type EtcdDirectoryOptions } from './etcd-directory.ts';
 export type { EtcdTls } from './etcd-http.ts';
 export { type LabCaOptions, type LabCertificates, makeLabCertificates } from './lab-ca.ts';

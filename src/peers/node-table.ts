@@ -30,6 +30,11 @@ export class NodeTable {
     this.#onTrouble = onTrouble;
   }
 
+  /** Who was known elsewhere: missing in the first list, it stays for the grace like others. */
+  remember(peers: Iterable<DirectoryPeer>): void {
+    for (const peer of peers) if (peer.name !== this.#self) this.#peers.set(peer.name, peer);
+  }
+
   get peers(): Iterable<DirectoryPeer> {
     return this.#peers.values();
   }

@@ -1,6 +1,5 @@
 // The daemon: steering in the kernel, lanes that carry, peers that are called and call, and what people want to know of it.
 
-import { readFile } from 'node:fs/promises';
 // Not by the rooms' indexes: a program with a daemon in it, in a guest say, need not load the parser, the log and the metrics.
 import { changedKeys } from '../config/changes.ts';
 import { formatHostPort } from '../config/host-port.ts';
@@ -8,7 +7,7 @@ import type { Config } from '../config/index.ts';
 import { readTlsMaterial } from '../config/tls-material.ts';
 import { MillraceError } from '../errors.ts';
 import { type Address, ip } from '../native/index.ts';
-import { EtcdDirectory, type EtcdTls, mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
+import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import {
   type Event,
   eventKinds,
@@ -21,11 +20,13 @@ import {
 import { isConnectionHeard, publishConnection, publishDaemon, publishTrouble } from '../telemetry/channels.ts';
 import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
 import { DeathProbes } from './death-probes.ts';
+import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
 import { LaneThread } from './lane/lane-thread.ts';
 import type { FromLane } from './lane/messages.ts';
 import { ListenerFilter } from './listener-filter.ts';
 import { PeerBook } from './peer-book.ts';
 import { PlainLog } from './plain-log.ts';
+import { Readiness } from './readiness.ts';
 import { DaemonReporter } from './reporter.ts';
 import { daemonRules } from './rules.ts';
 import type { StatusSource } from './status.ts';
@@ -49,7 +50,9 @@ export class ProxyDaemon implements AsyncDisposable {
   readonly #steering: Steering;
   readonly #control: ControlPlane;
   readonly #static: StaticDirectory;
+  readonly #etcd: EtcdPeers;
   readonly #reporter: DaemonReporter;
+  readonly #readiness: Readiness;
   readonly #failure = Promise.withResolvers<never>();
   #config: Config;
   #isClosed = false;
@@ -61,6 +64,7 @@ export class ProxyDaemon implements AsyncDisposable {
     publishDaemon({ what: 'starting', node, instance, detail: '' });
     await using undo = new AsyncDisposableStack();
     const security = await securityOf(config);
+    const etcdSpec = await etcdSpecOf(config);
     const listen = addressesOf(config);
     const failure: { report?: (reason: string) => void } = {};
     const steering = undo.use(Steering.create({ instance, cgroup: config.cgroup, rules: daemonRules(config) }));
@@ -118,8 +122,17 @@ export class ProxyDaemon implements AsyncDisposable {
       }),
     );
     const own = new ListenerFilter((name) => control.peers().filter(({ peer }) => peer.name !== name), trouble);
-    const etcd = await startEtcd(config, hostOf(listen[0]), control.addresses[0]?.port ?? config.listen.controlPort);
-    const directory = undo.use(etcd === undefined ? statics : mergeDirectories(statics, etcd));
+    const controlPort = control.addresses[0]?.port ?? config.listen.controlPort;
+    const etcd = new EtcdPeers({
+      self: { name: node, host: hostOf(listen[0]), port: controlPort },
+      onTrouble: (message) => trouble('etcd', message, ''),
+      onProblem: () => readiness.look(),
+    });
+    const directory = undo.use(mergeDirectories(statics, etcd));
+    const reporter = new DaemonReporter({ config, steering, lanes, control, book, plain, directory });
+    const readiness = new Readiness(reporter, node, instance);
+    directory.onChange(() => readiness.look());
+    etcd.use(etcdSpec);
     control.setPeers(directory.peers);
     hear.message = (message) => {
       if (message.kind === 'link') control.sendLink(message.peer, message.link, message.body);
@@ -144,17 +157,24 @@ export class ProxyDaemon implements AsyncDisposable {
         control.setListeners(endpoints);
       }),
     );
-    const reporter = new DaemonReporter({ config, steering, lanes, control, book, plain, directory });
     steering.onEvent((event: Event) => {
       if (event.kind === eventKinds.connect) plain.add(event.connection, (remote) => reporter.whyNotAnnounced(remote));
       else follower.onEvent(event);
     });
     undo.use(followHearers(lanes));
     steering.serve(serviceOf(listen));
-    const daemon = new ProxyDaemon(options, undo.move(), { steering, lanes, control, statics, reporter });
+    const daemon = new ProxyDaemon(options, undo.move(), {
+      steering,
+      lanes,
+      control,
+      statics,
+      etcd,
+      reporter,
+      readiness,
+    });
     failure.report = (reason) => daemon.#failure.reject(new MillraceError('MILLRACE_ERR_FAILED', reason));
     reporter.state = 'ready';
-    publishDaemon({ what: 'ready', node, instance, detail: '' });
+    readiness.begin();
     return daemon;
   }
 
@@ -166,7 +186,9 @@ export class ProxyDaemon implements AsyncDisposable {
       readonly lanes: readonly LaneThread[];
       readonly control: ControlPlane;
       readonly statics: StaticDirectory;
+      readonly etcd: EtcdPeers;
       readonly reporter: DaemonReporter;
+      readonly readiness: Readiness;
     },
   ) {
     this.#options = options;
@@ -176,7 +198,9 @@ export class ProxyDaemon implements AsyncDisposable {
     this.#steering = parts.steering;
     this.#control = parts.control;
     this.#static = parts.statics;
+    this.#etcd = parts.etcd;
     this.#reporter = parts.reporter;
+    this.#readiness = parts.readiness;
     this.#failure.promise.catch(() => {});
     this.source = {
       status: () => this.#reporter.status(),
@@ -209,11 +233,14 @@ export class ProxyDaemon implements AsyncDisposable {
     const next = await read();
     const { reloadable, needRestart } = changedKeys(this.#config, next);
     const security = await securityOf(next);
+    const etcd = await etcdSpecOf(next);
     const rules = daemonRules(next);
     if (reloadable.includes('rules')) this.#steering.setRules(rules);
     if (reloadable.includes('peers')) this.#static.replace(next.peers);
     // Certificates are renewed in place: the config need not have changed.
-    const isRenewed = this.#control.setSecurity(security) && !reloadable.includes('tls');
+    const isSecurityNew = this.#control.setSecurity(security);
+    const isEtcdNew = this.#etcd.use(etcd);
+    const isRenewed = (isSecurityNew && !reloadable.includes('tls')) || (isEtcdNew && !reloadable.includes('etcd'));
     const taken = [...reloadable, ...(isRenewed ? ['certificates'] : [])];
     const { node, instance } = this.#config;
     const kept = Object.fromEntries(needRestart.map((key) => [key, this.#config[key]]));
@@ -231,6 +258,7 @@ export class ProxyDaemon implements AsyncDisposable {
   async drain(signal?: AbortSignal): Promise<void> {
     const { node, instance, drainSeconds } = this.#config;
     this.#reporter.state = 'draining';
+    this.#readiness.end();
     publishDaemon({ what: 'draining', node, instance, detail: '' });
     this.#steering.stopServing();
     // Peers' programs, too.
@@ -249,6 +277,7 @@ export class ProxyDaemon implements AsyncDisposable {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#readiness.end();
     this.#steering.stopServing();
     // While peers can still be told.
     await Promise.all(this.#lanes.map((lane) => lane.close()));
@@ -283,33 +312,6 @@ function followPeers(directory: PeerDirectory, control: ControlPlane, book: Peer
     known = peers;
     control.setPeers(peers);
   });
-}
-
-async function startEtcd(config: Config, host: string, port: number): Promise<EtcdDirectory | undefined> {
-  const { etcd, node } = config;
-  if (etcd === undefined) return undefined;
-  const { endpoints, prefix, leaseSeconds, username, password, ca, cert, key } = etcd;
-  return EtcdDirectory.start({
-    endpoints,
-    prefix,
-    leaseSeconds,
-    self: { name: node, host, port },
-    ...(username !== undefined && { username }),
-    ...(password !== undefined && { password }),
-    ...((ca !== undefined || cert !== undefined) && { tls: await etcdTls(ca, cert, key) }),
-    onTrouble: (message) => trouble('etcd', message, ''),
-  });
-}
-
-async function etcdTls(ca?: string, cert?: string, key?: string): Promise<EtcdTls> {
-  const read = async (path: string | undefined): Promise<Buffer | undefined> =>
-    path === undefined ? undefined : readFile(path);
-  const [caBytes, certBytes, keyBytes] = await Promise.all([ca, cert, key].map(read));
-  return {
-    ...(caBytes !== undefined && { ca: caBytes }),
-    ...(certBytes !== undefined && { cert: certBytes }),
-    ...(keyBytes !== undefined && { key: keyBytes }),
-  };
 }
 
 async function securityOf({ tls }: Config): Promise<ControlSecurity> {

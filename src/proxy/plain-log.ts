@@ -1,6 +1,7 @@
-// Connections that were not carried: the last few, with the reason, for `millrace conn`.
+// Connections that were not carried: the last few, with the reason, for `millrace conn`; and who listens is told of each.
 
 import { type Connection, formatEndpoint, verdictName, verdictWords } from '../steering/index.ts';
+import { isConnectionHeard, publishConnection } from '../telemetry/channels.ts';
 import type { ConnectionStatus } from './status.ts';
 
 const KEPT = 256;
@@ -15,7 +16,7 @@ export class PlainLog {
     const isShortcut = verdict === 'shortcut';
     const words = verdictWords[verdict].replace(/^plain TCP: /, '');
     const detail = verdict === 'notAnnounced' ? reasonOf(remote) : '';
-    this.#kept.push({
+    const status: ConnectionStatus = {
       // Of most that are left to TCP the kernel never tells it.
       local: connection.source.port === 0 ? '*' : formatEndpoint(connection.source),
       remote,
@@ -34,11 +35,19 @@ export class PlainLog {
       bytesIn: 0,
       heldBytes: 0,
       sinceMs: Date.now(),
-    });
+    };
+    this.#kept.push(status);
+    if (!isShortcut && isConnectionHeard()) publishPlain(status);
     if (this.#kept.length > 2 * KEPT) this.#kept.splice(0, KEPT);
   }
 
   get recent(): readonly ConnectionStatus[] {
     return this.#kept.slice(-KEPT);
   }
+}
+
+function publishPlain(status: ConnectionStatus): void {
+  const { local, remote, direction, mode, peer, wire, command, pid, bytesOut, bytesIn, reason } = status;
+  const ends = { local, remote, direction };
+  publishConnection({ what: 'plain', ...ends, mode, peer, wire, command, pid, bytesOut, bytesIn, reason });
 }

@@ -44,6 +44,16 @@ export class DaemonReporter {
     this.config = parts.config;
   }
 
+  /** Why it is not ready; empty when it is. */
+  get notReady(): readonly string[] {
+    const { directory } = this.#parts;
+    const reasons: string[] = [];
+    if (this.state === 'starting') reasons.push('it is starting');
+    if (this.state === 'draining') reasons.push('it is draining');
+    if (directory.problem !== '' && directory.peers.length === 0) reasons.push(directory.problem);
+    return reasons;
+  }
+
   async status(): Promise<DaemonStatus> {
     const { steering, lanes } = this.#parts;
     const { config } = this;
@@ -58,7 +68,7 @@ export class DaemonReporter {
       pid: process.pid,
       startedMs: this.#startedMs,
       state: this.state,
-      notReady: this.#notReady(),
+      notReady: this.notReady,
       cgroup: steering.cgroup,
       rules: config.rules,
       peers,
@@ -111,15 +121,6 @@ export class DaemonReporter {
         ? `${local} -> ${remote}: carried to ${peer} over ${wire}`
         : `${local} -> ${remote}: ${mode}${reason === '' ? '' : `: ${reason}`}`,
     );
-  }
-
-  #notReady(): readonly string[] {
-    const { directory } = this.#parts;
-    const reasons: string[] = [];
-    if (this.state === 'starting') reasons.push('it is starting');
-    if (this.state === 'draining') reasons.push('it is draining');
-    if (directory.problem !== '' && directory.peers.length === 0) reasons.push(directory.problem);
-    return reasons;
   }
 
   #peers(reports: readonly LaneReport[]): readonly PeerStatus[] {

@@ -40,8 +40,6 @@ export class Leg implements Watched {
     this.socket = socket;
     this.#lane = lane;
     this.#owner = owner;
-    // Should this process be killed, the kernel closes its sockets: the peers must not take that for the end of the bytes.
-    socket.resetOnClose();
     this.#token = lane.watch(socket.fd, EVENTS, this);
   }
 
@@ -65,7 +63,7 @@ export class Leg implements Watched {
   /** `isAbrupt`: the peer reads ECONNRESET instead of an end. */
   close(isAbrupt: boolean): void {
     if (this.socket.isClosed) return;
-    this.#lane.unwatch(this.socket.fd, this.#token);
+    this.#lane.forget(this.#token);
     this.socket.resetOnClose(isAbrupt);
     this.socket.close();
   }

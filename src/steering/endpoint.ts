@@ -45,8 +45,21 @@ function swapped(word: number): number {
   return (((word & 0xff) << 24) | ((word & 0xff00) << 8) | ((word >>> 8) & 0xff00) | (word >>> 24)) >>> 0;
 }
 
+/** The other way round, of IPv4 only: by the word as it stands in memory. */
+const texts = new Map<number, string>();
+
+function mappedText(word: number): string {
+  let text = texts.get(word);
+  if (text === undefined) {
+    text = ipv4Text(swapped(word));
+    if (texts.size === MAX_KNOWN) texts.clear();
+    texts.set(word, text);
+  }
+  return text;
+}
+
 export function hostOf(words: readonly number[]): string {
-  if (isMapped(words)) return ipv4Text(swapped(words[3]));
+  if (isMapped(words)) return mappedText(words[3]);
   const bytes = new Uint8Array(new Uint32Array(words).buffer);
   const sockaddr = new Uint8Array(SOCKADDR_IN6_BYTES);
   sockaddr[0] = 10;
@@ -56,6 +69,8 @@ export function hostOf(words: readonly number[]): string {
 }
 
 export function addressOf(endpoint: Endpoint): Address {
+  const { address, port } = endpoint;
+  if (isMapped(address)) return { family: 'ipv4', host: mappedText(address[3]), port };
   return ip(hostOf(endpoint.address), endpoint.port);
 }
 

@@ -108,6 +108,36 @@ describe('peers by etcd', () => {
     assert.match(a.troubles.join('\n'), /ignored an entry 'good' of etcd: its port is none/);
   });
 
+  test('a node that follows another at the same place takes its entry over, and nobody sees it leave', async () => {
+    await using b = new Node(etcd, 'b', 2);
+    const a = new Node(etcd, 'a', 1);
+    await Promise.all([a.sees('b'), b.sees('a')]);
+    await a.directory.abandon();
+    await using next = new Node(etcd, 'a', 1, { leaseSeconds: 6, known: a.directory.peers });
+    assert.equal(next.names, 'b');
+    await next.isFine();
+    // Its own directory would have told by now if another had come and gone in between.
+    const c = new Node(etcd, 'c', 3);
+    await b.sees('a c');
+    await next.sees('b c');
+    await c.directory.close();
+    await b.sees('a');
+    assert.deepEqual(b.seen, ['a', 'a c', 'a']);
+    assert.deepEqual(next.seen.slice(0, 1), ['b c'], 'who was known never vanished');
+    assert.deepEqual([...next.troubles, ...b.troubles], []);
+  });
+
+  test('who was known before stays known while etcd is away, and for a while after it was missing there', async () => {
+    const known = [{ name: 'x', host: '127.0.0.1', port: 9, source: 'etcd' }] as const;
+    await etcd.stop();
+    await using a = new Node(etcd, 'a', 1, { known });
+    await a.until('etcd was missed', () => a.troubles.length > 0);
+    assert.equal(a.names, 'x');
+    await etcd.resume();
+    await a.isFine();
+    assert.equal(a.names, 'x');
+  });
+
   test('two nodes see each other, and when one leaves', async () => {
     await using a = new Node(etcd, 'a', 1);
     await a.isFine();

@@ -3,8 +3,10 @@
 
 import { constants } from 'node:os';
 import {
+  CalledSession,
+  CallingSession,
   LaneParts,
-  Session,
+  type Session,
   type SessionEvents,
   type SessionOptions,
   type Stream,
@@ -15,8 +17,9 @@ import { Door, isShortage, type Lane, prepareLeg, SourcePorts } from '../../lane
 import { type Address, formatAddress, Socket } from '../../native/index.ts';
 import { ConnectionMaps, endpointOf, formatEndpoint } from '../../steering/index.ts';
 import type { ConnectionStatus, LinkStatus } from '../status.ts';
+import { type ConnectionNews, connectionEvent } from './connection-news.ts';
 import { DeviceShelf, meetingPlace } from './device-shelf.ts';
-import { connectionStatus, endsOf, linkStatus } from './lane-status.ts';
+import { connectionStatus, linkStatus } from './lane-status.ts';
 import type { FromLane, LaneReport, LaneSettings, ToLane } from './messages.ts';
 import { sessionOptions } from './session-options.ts';
 
@@ -156,7 +159,8 @@ export class Carrier implements Disposable {
     for (const link of links) {
       let session = known.sessions.get(link);
       if (session === undefined) {
-        session = new Session(this.#parts, isCaller, this.#options, this.#eventsOf(peer, link));
+        const Kind = isCaller ? CallingSession : CalledSession;
+        session = new Kind(this.#parts, this.#options, this.#eventsOf(peer, link));
         known.sessions.set(link, session);
       }
       session.peerUp(isSame);
@@ -240,6 +244,7 @@ export class Carrier implements Disposable {
       };
       if (!this.#carry(socket, about)) {
         this.#refused++;
+        if (this.#isHeard) this.#publish('refused', about, '', { reason: 'no peer that announced it can be reached' });
         refuse(socket);
       }
     } catch (error) {
@@ -260,7 +265,7 @@ export class Carrier implements Disposable {
       }
       if (best?.open(socket, about) === true) {
         this.#opened++;
-        if (this.#isHeard) this.#publish('opened', about, peer, best.wire);
+        if (this.#isHeard) this.#publish('opened', about, peer, { wire: best.wire });
         return true;
       }
     }
@@ -276,6 +281,10 @@ export class Carrier implements Disposable {
   ): { socket: Socket; isConnecting: boolean; about: StreamAbout } | number {
     if (original.family === 'unix' || !this.#listeners.has(serverOf(original))) {
       this.#refused++;
+      if (this.#isHeard) {
+        const about = { client, original, local: client, isOpener: false, command: '', pid: 0 };
+        this.#publish('refused', about, peer, { reason: 'no server of this host that was announced' });
+      }
       return ECONNREFUSED;
     }
     let socket: Socket | undefined;
@@ -286,16 +295,21 @@ export class Carrier implements Disposable {
       local = this.#ports.bind(socket, original.host);
       // First: the server may look as soon as the connect is on its way.
       this.#maps.nameCaller(local, client);
-      const isConnecting = !socket.connect(original);
+      // A server of this host has answered by now, and the second call says so.
+      const isConnecting = !socket.connect(original) && !socket.connect(original);
       const about = { client, original, local, isOpener: false, command: '', pid: 0 };
       this.#opened++;
-      if (this.#isHeard) this.#publish('opened', about, peer, '');
+      if (this.#isHeard) this.#publish('opened', about, peer);
       return { socket, isConnecting, about };
     } catch (error) {
       socket?.close();
       if (local !== undefined) this.#forget(local);
       if (!(error instanceof SystemError)) throw error;
       this.#refused++;
+      if (this.#isHeard) {
+        const about = { client, original, local: client, isOpener: false, command: '', pid: 0 };
+        this.#publish('refused', about, peer, { reason: `call the server: ${error.code}` });
+      }
       if (isShortage(error) || error.errno === -EADDRNOTAVAIL) {
         this.#trouble(`call ${formatAddress(original)} for a peer: ${error.message}; its program is reset`);
       }
@@ -305,7 +319,7 @@ export class Carrier implements Disposable {
 
   #socketClosed(stream: Stream, peer: string): void {
     const { about } = stream;
-    if (this.#isHeard) this.#publish('closed', about, peer, '', stream);
+    if (this.#isHeard) this.#publish(stream.refusal === 0 ? 'closed' : 'refused', about, peer, stream);
     if (!about.isOpener) this.#forget(about.local);
     for (const door of this.#doors) door.reopen();
   }
@@ -315,14 +329,9 @@ export class Carrier implements Disposable {
     this.#ports.release(local);
   }
 
-  #publish(what: 'opened' | 'closed', about: StreamAbout, peer: string, wire: string, stream?: Stream): void {
-    const [here, there] = endsOf(about);
-    const { bytesOut = 0, bytesIn = 0 } = stream ?? {};
-    const ends = { local: formatAddress(here), remote: formatAddress(there) };
-    const direction = about.isOpener ? 'out' : 'in';
-    const { command, pid } = about;
-    const rest = { peer, wire, command, pid, bytesOut, bytesIn, reason: '' };
-    this.#host.tell({ kind: 'connection', event: { what, ...ends, direction, mode: 'carried', ...rest } });
+  /** Only while somebody listens. */
+  #publish(what: 'opened' | 'closed' | 'refused', about: StreamAbout, peer: string, more: ConnectionNews = {}): void {
+    this.#host.tell({ kind: 'connection', event: connectionEvent(what, about, peer, more) });
   }
 
   #trouble(message: string): void {

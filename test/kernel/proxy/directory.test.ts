@@ -1,4 +1,4 @@
-// Tests that daemons find each other through a real etcd, carry, and forget one that leaves.
+// Tests that daemons find each other through a real etcd, carry, move to another etcd while they carry, and forget one that leaves.
 // Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
@@ -11,17 +11,19 @@ import { until } from '../steering/world.ts';
 import { ProxyWorld } from './proxy-world.ts';
 
 const clientPort = 2379;
+const otherPort = 2389;
 const doorPort = 7300;
+const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
 
 before(sweepDeadTests);
 
 /** In host a, where both daemons reach it. */
-function startEtcd({ a, folder }: ProxyWorld): RunningProgram {
-  const client = `http://${a.ipv4}:${clientPort}`;
-  const peer = `http://${a.ipv4}:${clientPort + 1}`;
+function startEtcd({ a, folder }: ProxyWorld, port: number): RunningProgram {
+  const client = `http://${a.ipv4}:${port}`;
+  const peer = `http://${a.ipv4}:${port + 1}`;
   const words = [
     '--data-dir',
-    join(folder.path, 'etcd'),
+    join(folder.path, `etcd-${port}`),
     '--log-level',
     'error',
     '--listen-client-urls',
@@ -46,8 +48,12 @@ test('daemons that know only etcd find each other, carry, and miss one that leav
   assert.equal(`http://${world.a.ipv4}:${clientPort}`, endpoints[0]);
   // They may come first.
   await Promise.all([world.start('a'), world.start('b')]);
-  await using _etcd = startEtcd(world);
+  const { a, b } = world.daemons;
+  // It has no peer, and no way to learn of one.
+  for (const daemon of [a, b]) await daemon.logged(/: not-ready: \S/);
+  await using first = startEtcd(world, clientPort);
   await world.ready();
+  for (const daemon of [a, b]) await daemon.logged(/: ready$/, 2);
   const { name, source } = await world.running('a').peer();
   assert.deepEqual([name, source], ['b', 'etcd']);
   await using server = await program.serve(world.b);
@@ -56,9 +62,28 @@ test('daemons that know only etcd find each other, carry, and miss one that leav
   const { client } = await program.observe('threads', world.a, server, world.b.ipv4);
   assert.equal(client, '400 of 400 right');
   assert.equal(world.carried() - before, 400);
-  await world.running('b').stop();
+
+  // To another etcd, one daemon after the other, with connections open.
+  const words = [holder, world.b.ipv4, String(doorPort), '10', 'once'];
+  await using held = RunningProgram.start(world.a, process.execPath, words);
+  await held.line(/^held$/);
+  await using _second = startEtcd(world, otherPort);
+  const moved = { ...etcd, endpoints: [`http://${world.a.ipv4}:${otherPort}`] };
+  for (const name of ['a', 'b'] as const) {
+    const daemon = world.daemons[name];
+    daemon.configure({ ...world.settingsOf(name), etcd: moved });
+    daemon.signal('SIGHUP');
+    await daemon.logged(/reloaded: taken over: etcd$/);
+  }
+  await first.close();
+  for (const daemon of [a, b]) assert.equal((await daemon.peer()).state, 'up');
+  const open = (await a.connections()).filter(({ pid, mode }) => mode === 'carried' && pid === held.pid);
+  assert.equal(open.length, 10);
+  await held.close();
+
+  await b.stop();
   await until('it is forgotten', async () => (await world.running('a').status()).peers.length === 0);
-  await world.start('b');
+  await world.start('b', { etcd: moved });
   await world.ready();
   await world.stop();
 });

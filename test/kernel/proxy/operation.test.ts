@@ -12,6 +12,7 @@ import { full } from '../steering/process-figures.ts';
 import { RunningProgram } from '../steering/running-program.ts';
 import { temporaryFolder } from '../steering/temporary-folder.ts';
 import { until } from '../steering/world.ts';
+import type { DaemonProcess } from './daemon-process.ts';
 import { ProxyWorld } from './proxy-world.ts';
 
 const doorPort = 7300;
@@ -104,6 +105,52 @@ describe('operating daemons', { concurrency: false }, () => {
     await world.ready();
     await world.listening(doorPort);
     assert.equal(await converse(), true);
+  });
+
+  test('connections that are refused, or left to plain TCP, are told with the reason while somebody listens', async () => {
+    const { a, b } = world.daemons;
+    const port = 7500;
+    const net = "const net = require('node:net');";
+    const listen = `${net} net.createServer().listen(${port}, '${world.b.ipv4}', () => console.log('listening'))`;
+    const listener = RunningProgram.start(world.b, process.execPath, ['-e', listen], { endWith: 'SIGKILL' });
+    await listener.line(/^listening$/);
+    await world.listening(port);
+    const reloaded = /reloaded: taken over: log$/;
+    for (const name of ['a', 'b'] as const) {
+      const daemon = world.daemons[name];
+      daemon.configure({ ...world.settingsOf(name), log: { format: 'json', level: 'debug' } });
+      daemon.signal('SIGHUP');
+      await daemon.logged(reloaded);
+    }
+    // Lanes are told a moment later.
+    await until('connections are told', async () => {
+      await converse();
+      const isTold = ({ log }: DaemonProcess): boolean => log.some(({ msg }) => msg.endsWith(' opened'));
+      return isTold(a) && isTold(b);
+    });
+    // The server ends unnoticed by its daemon, which then cannot call it.
+    b.signal('SIGSTOP');
+    await listener.close();
+    const call = `${net} const socket = net.connect(${port}, '${world.b.ipv4}', () => console.log('connected'));
+      socket.on('error', ({ code }) => console.log(code));`;
+    await using caller = RunningProgram.start(world.a, process.execPath, ['-e', call]);
+    await caller.line(/^connected$/);
+    b.signal('SIGCONT');
+    assert.equal(await caller.line(/^E/), 'ECONNRESET');
+    const there = `${world.b.ipv4}:${port}`;
+    await a.logged(new RegExp(`-> ${there} refused: call the server: ECONNREFUSED$`));
+    await b.logged(new RegExp(`-> ${there} refused: \\w`));
+    // Nobody announces this one.
+    const closed = net.concat(call.slice(net.length).replace(String(port), String(port + 1)));
+    await using other = RunningProgram.start(world.a, process.execPath, ['-e', closed]);
+    assert.equal(await other.line(/^E/), 'ECONNREFUSED');
+    await a.logged(new RegExp(`-> ${world.b.ipv4}:${port + 1} plain: \\S`));
+    for (const name of ['a', 'b'] as const) {
+      const daemon = world.daemons[name];
+      daemon.configure(world.settingsOf(name));
+      daemon.signal('SIGHUP');
+      await daemon.logged(reloaded, 2);
+    }
   });
 
   for (const name of ['a', 'b'] as const) {

@@ -1,0 +1,108 @@
+// The session of who is called: takes the transports that the peer offers, as far as it has a device for them.
+
+import type { LinkMessage, Offer } from './handshake.ts';
+import { type Geometry, regionBytes } from './layout.ts';
+import { kindOf, messageOf, Session } from './session.ts';
+import type { Transport } from './transport.ts';
+
+/** Rings of peers that want them longer than ours are refused from here on. */
+const MAX_REGION_BYTES = 64 * 1024 * 1024;
+
+export class CalledSession extends Session {
+  override readonly isCaller = false;
+
+  protected override onPeerUp(): void {
+    // What we said when it broke may have been lost.
+    if (this.isBroken) this.onFailed('it broke meanwhile');
+  }
+
+  protected override onBeat(): void {}
+
+  protected override onMessage(message: LinkMessage): void {
+    if (message.kind === 'offer') this.#onOffer(message);
+    else if (message.kind === 'ready') this.#onReady();
+  }
+
+  protected override onFailed(reason: string): void {
+    this.say({ kind: 'broken', attempt: this.attempt, reason });
+  }
+
+  #onOffer(offer: Offer): void {
+    const isKnown = this.link !== undefined && this.name === offer.session;
+    // Of a session, each offer is another one.
+    if (isKnown && offer.attempt <= this.attempt) return;
+    this.attempt = offer.attempt;
+    if (offer.isResumed && !isKnown) {
+      this.#reject('session', 'not known here');
+      return;
+    }
+    if (!isKnown) this.drop('the peer begins anew');
+    this.markBroken();
+    this.dropTransport();
+    this.closeLeaving();
+    this.awaitAnswer(false);
+    if (offer.wire === 'shm' && offer.place !== (this.options.place ?? '')) {
+      // At once: to find out by trying takes seconds.
+      this.#reject('device', 'shared memory needs one machine and one device.runtimeDir');
+      return;
+    }
+    const devices = this.options.devices.filter((name) => kindOf(wireOf(name)) === offer.wire);
+    if (devices.length === 0) {
+      this.#reject('device', `no device here for the wire ${offer.wire}`);
+      return;
+    }
+    const limit = Math.max(MAX_REGION_BYTES, regionBytes(this.options.geometry));
+    if (regionBytes(offer.geometry) > limit || (isKnown && !isSame(offer.geometry, this.link?.options.geometry))) {
+      this.events.onLie(`rings of ${offer.geometry.slots} slots`);
+      return;
+    }
+    if (this.isRegionWhole(offer.transport, offer.geometry)) this.#take(offer, devices);
+  }
+
+  #take(offer: Offer, devices: readonly string[]): void {
+    this.name = offer.session;
+    const dataQps = offer.transport.qps.length - 1;
+    const link = this.linkOf({ ...this.options, geometry: offer.geometry, dataQps });
+    let transport: Transport | string = '';
+    for (const device of devices) {
+      transport = this.create(link, device, { ...this.options, dataQps });
+      // A card that is not there may have a soft device beside it that speaks the same.
+      if (typeof transport !== 'string') break;
+    }
+    if (typeof transport === 'string') {
+      this.#reject('device', transport);
+      return;
+    }
+    this.peerRead = offer.read;
+    this.awaitAnswer(true);
+    try {
+      transport.connect(offer.transport);
+    } catch (error) {
+      this.#reject('device', messageOf(error));
+      this.dropTransport();
+      return;
+    }
+    // The peer has stopped writing, and begins again when it hears our answer.
+    link.forgetUnread();
+    this.say({ kind: 'accept', attempt: this.attempt, transport: transport.offer, read: link.readState });
+  }
+
+  #reject(code: 'session' | 'device', reason: string): void {
+    this.say({ kind: 'reject', attempt: this.attempt, code, reason });
+  }
+
+  #onReady(): void {
+    if (this.transport === undefined || this.link?.isUp === true) return;
+    this.mapPeer(() => this.begin());
+  }
+}
+
+/** What a device of this name carries its bytes with, as far as the name tells. */
+function wireOf(device: string): string {
+  return device.startsWith('soft-') ? device.slice('soft-'.length) : 'RoCEv2';
+}
+
+function isSame(one: Geometry, other: Geometry | undefined): boolean {
+  if (other === undefined) return false;
+  return one.slotBytes === other.slotBytes && one.slots === other.slots && one.maxRecordSlots === other.maxRecordSlots;
+}

@@ -1,0 +1,48 @@
+// The requests of one queue pair: those that are gathered for the next post, and how many are under way.
+
+import { type Qp, SendBatch } from '../verbs/index.ts';
+
+export class RequestQueue implements Disposable {
+  readonly qp: Qp;
+  readonly batch: SendBatch;
+  readonly #sendRequests: number;
+  /** Requests so far; the number of the last one is also its work request's. */
+  posted = 0;
+  completed = 0;
+
+  /** Takes the queue pair over. */
+  constructor(qp: Qp, sendRequests: number, requestsPerPost: number) {
+    this.qp = qp;
+    this.#sendRequests = sendRequests;
+    this.batch = new SendBatch({ capacity: requestsPerPost, maxSge: 1 });
+  }
+
+  get inFlight(): number {
+    return this.posted - this.completed;
+  }
+
+  get hasRoom(): boolean {
+    return this.posted - this.completed < this.#sendRequests;
+  }
+
+  /** Posts what was gathered. Empty, or why that did not go. */
+  post(): string {
+    const { batch, qp } = this;
+    const { count } = batch;
+    let taken = 0;
+    let trouble = '';
+    try {
+      taken = qp.postSend(batch);
+    } catch (error) {
+      trouble = error instanceof Error ? error.message : String(error);
+    }
+    batch.clear();
+    // There was room by our own count, so a queue that is full is a queue that has stopped.
+    return trouble !== '' || taken === count ? trouble : `queue pair ${qp.number} takes no more requests`;
+  }
+
+  [Symbol.dispose](): void {
+    this.batch[Symbol.dispose]();
+    this.qp.close();
+  }
+}
