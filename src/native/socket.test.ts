@@ -76,12 +76,18 @@ describe('sockets', () => {
     listener.bind(ip('127.0.0.1', 0));
     listener.listen();
     const { localAddress } = listener;
+    // On one host the server has answered before the first call returns, but for a kernel that is very busy.
+    const ask = (client: Socket): boolean => {
+      assert.equal(client.connect(localAddress), false);
+      const endMs = performance.now() + 5000;
+      while (performance.now() < endMs) if (client.connect(localAddress)) return true;
+      return false;
+    };
     using client = Socket.stream('ipv4');
-    // On one host the server has answered before the first call returns.
-    assert.deepEqual([client.connect(localAddress), client.connect(localAddress)], [false, true]);
+    assert.equal(ask(client), true);
     listener.close();
     using late = Socket.stream('ipv4');
-    assert.throws(() => late.connect(localAddress) || late.connect(localAddress), { code: 'ECONNREFUSED' });
+    assert.throws(() => ask(late), { code: 'ECONNREFUSED' });
   });
 
   test('connecting to nobody is refused with the reason', () => {
