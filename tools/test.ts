@@ -14,6 +14,8 @@ import { runChecks } from './check.ts';
 
 const root = join(import.meta.dirname, '..');
 process.chdir(root);
+// Each file of tests is a process and starts others: what one has stripped of types and compiled, the others need not.
+process.env.NODE_COMPILE_CACHE ??= join(root, 'build/compile-cache');
 
 interface Tier {
   readonly name: string;

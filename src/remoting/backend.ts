@@ -7,11 +7,12 @@ import { listDevices } from '../providers/index.ts';
 import type { WaitMode } from './adaptive-wait.ts';
 import { publishGuest } from './events.ts';
 import { GuestThread } from './guest-thread.ts';
-import type { HostTransportSpec } from './host-transports.ts';
+import { closeHostTransport, type HostTransportSpec } from './host-transports.ts';
 import { type BackendPolicy, DEFAULT_MAX_GUESTS, type DeviceGrant, defaultLimits, type GuestLimits } from './policy.ts';
 import type { QemuHostSpec } from './qemu-host.ts';
 import { QemuMachine } from './qemu-machine.ts';
 import { receivedMachine } from './qemu-register.ts';
+import { DEFAULT_REGISTRATIONS_PER_SECOND, RegistrationPace } from './registration-pace.ts';
 import type { BackendStatus } from './status.ts';
 import { messageKinds, sendMessage, type UnixMessage } from './unix-message.ts';
 import { WaitingRoom } from './waiting-room.ts';
@@ -41,7 +42,8 @@ export class Backend implements AsyncDisposable {
   /** Threads whose guests have ended: starting one takes longer than all that a small guest does. */
   readonly #idle: GuestThread[] = [];
   readonly #machines = new Set<QemuMachine>();
-  readonly #waiting = new WaitingRoom(MAX_WAITING, (socket, message) => this.#admit(socket, message));
+  readonly #waiting = new WaitingRoom(MAX_WAITING, (socket, message) => this.#register(socket, message));
+  readonly #pace: RegistrationPace;
   #lastId = 0;
   #accepted = 0;
   #refused = 0;
@@ -60,6 +62,9 @@ export class Backend implements AsyncDisposable {
     for (const [name, value] of Object.entries(this.#limits)) {
       if (!Number.isSafeInteger(value) || value < 0) throw new UsageError(`a limit of ${value} ${name} for guests`);
     }
+    const { registrationsPerSecond = DEFAULT_REGISTRATIONS_PER_SECOND } = options;
+    if (!(registrationsPerSecond > 0)) throw new UsageError(`${registrationsPerSecond} registrations a second`);
+    this.#pace = new RegistrationPace(registrationsPerSecond);
     // A backend in a guest may serve others: its own remote devices are none to hand on.
     const own = (): DeviceGrant[] =>
       listDevices()
@@ -73,14 +78,14 @@ export class Backend implements AsyncDisposable {
     undo.move();
   }
 
-  /** Serves a guest that came by other ways than the socket. Takes over what the spec names. Returns its number. */
+  /** Serves a guest that came by other ways than the socket. Takes over what the spec names, also when it throws. Returns its number. */
   serve(transport: HostTransportSpec): number {
+    using undo = new DisposableStack();
+    undo.defer(() => closeHostTransport(transport));
     if (this.#isClosed) throw new MillraceError('MILLRACE_ERR_CLOSED', 'this Backend is closed');
     const id = ++this.#lastId;
     const { wait = 'mixed', hugePages = false, record } = this.#options;
-    const thread = this.#idle.pop() ?? new GuestThread();
-    this.#guests.add(thread);
-    this.#accepted++;
+    const thread = this.#freeThread();
     const { peer } = transport;
     const ended = thread.serve({
       id,
@@ -91,11 +96,17 @@ export class Backend implements AsyncDisposable {
       wait,
       ...(record !== undefined && { record: id === 1 ? record : `${record}.${id}` }),
     });
+    undo.move();
+    this.#guests.add(thread);
+    this.#accepted++;
     publishGuest({ what: 'connected', guest: id, peer, reason: '' });
     void ended.then(({ reason, isBroken }) => {
       this.#guests.delete(thread);
       this.#keep(thread);
-      if (isBroken) this.#dropped++;
+      if (isBroken) {
+        this.#dropped++;
+        if (transport.kind === 'unix') this.#pace.fine(transport.pid);
+      }
       publishGuest({ what: isBroken ? 'dropped' : 'ended', guest: id, peer, reason });
     });
     return id;
@@ -136,6 +147,14 @@ export class Backend implements AsyncDisposable {
     return this.close();
   }
 
+  #freeThread(): GuestThread {
+    for (let thread = this.#idle.pop(); thread !== undefined; thread = this.#idle.pop()) {
+      // It may have died of something since.
+      if (thread.isFree) return thread;
+    }
+    return new GuestThread();
+  }
+
   #keep(thread: GuestThread): void {
     if (!thread.isFree) return;
     if (this.#isClosed || this.#idle.length >= MAX_IDLE) void thread.close();
@@ -152,19 +171,31 @@ export class Backend implements AsyncDisposable {
     }
   }
 
-  #admit(socket: Socket, message: UnixMessage): void {
+  /** Takes the socket over, and the descriptors of the message. */
+  #register(socket: Socket, message: UnixMessage): void {
     const { pid, uid, gid } = socket.peerCredentials;
-    const peer = `pid ${pid} of uid ${uid}`;
-    let problem = this.#problemWith(uid, gid);
+    const delayMs = this.#pace.charge(pid);
+    let problem = this.#problemWith(uid, gid) ?? this.#problemWithPace(delayMs, message);
     if (problem === undefined && message.kind === messageKinds.machine) {
       problem = this.#admitMachine(socket, message);
       if (problem === undefined) return;
     }
     for (const fd of message.fds) fd.close();
-    if (problem === undefined) {
-      this.serve({ kind: 'unix', socketFd: socket.release(), peer });
-      return;
-    }
+    if (problem !== undefined) this.#refuse(socket, problem);
+    else if (delayMs === 0) this.#admit(socket);
+    else this.#waiting.hold(socket, delayMs ?? 0, () => this.#admit(socket));
+  }
+
+  #admit(socket: Socket): void {
+    const { pid, uid, gid } = socket.peerCredentials;
+    // While it waited, others may have come.
+    const problem = this.#problemWith(uid, gid);
+    if (problem !== undefined) this.#refuse(socket, problem);
+    else this.#serveOrRefuse({ kind: 'unix', socketFd: socket.release(), peer: peerName(pid, uid), pid });
+  }
+
+  #refuse(socket: Socket, problem: string): void {
+    const { pid, uid } = socket.peerCredentials;
     this.#refused++;
     try {
       sendMessage(socket, messageKinds.refusal, 0, [], problem);
@@ -172,7 +203,7 @@ export class Backend implements AsyncDisposable {
       // It did not wait for the answer.
     }
     socket.close();
-    publishGuest({ what: 'refused', guest: 0, peer, reason: problem });
+    publishGuest({ what: 'refused', guest: 0, peer: peerName(pid, uid), reason: problem });
   }
 
   /** Why not, or undefined: then its programs are served until QEMU ends. */
@@ -193,11 +224,28 @@ export class Backend implements AsyncDisposable {
   /** Where there is no room, closing what it brought tells the program. */
   #serveProgram(spec: QemuHostSpec): void {
     if (!this.#isClosed && this.#guests.size < this.#maxGuests) {
-      this.serve(spec);
+      this.#serveOrRefuse(spec);
       return;
     }
     this.#refused++;
-    for (const fd of [spec.portFd, spec.lifeFd]) Socket.adopt(fd).close();
+    closeHostTransport(spec);
+  }
+
+  /** Where there are no descriptors or no memory for another thread, the others go on. */
+  #serveOrRefuse(spec: HostTransportSpec): void {
+    try {
+      this.serve(spec);
+    } catch (error) {
+      this.#refused++;
+      const reason = error instanceof Error ? error.message : String(error);
+      publishGuest({ what: 'refused', guest: 0, peer: spec.peer, reason });
+    }
+  }
+
+  /** A machine brings descriptors, which nobody is to hold for long: it may come again. */
+  #problemWithPace(delayMs: number | undefined, { kind }: UnixMessage): string | undefined {
+    if (delayMs === 0 || (delayMs !== undefined && kind !== messageKinds.machine)) return undefined;
+    return 'this process has registered too often or broken the rules; it may try again in a few seconds';
   }
 
   #problemWith(uid: number, gid: number): string | undefined {
@@ -207,6 +255,10 @@ export class Backend implements AsyncDisposable {
     if (this.#guests.size >= this.#maxGuests) return `it has ${this.#guests.size} guests already, which is its limit`;
     return undefined;
   }
+}
+
+function peerName(pid: number, uid: number): string {
+  return `pid ${pid} of uid ${uid}`;
 }
 
 /** Under its name only once it listens. The kernel tells who calls, so the file may be open to all whom the policy names. */

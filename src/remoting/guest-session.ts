@@ -111,9 +111,13 @@ export class GuestSession implements Disposable {
   }
 
   #pumpQueues(): number {
-    const { queues } = this.guest;
+    const { sends, receives } = this.guest;
     let done = 0;
-    for (let index = 0; index < queues.length; index++) done += queues[index].pump();
+    // A receive that was posted before a send is there when the answer comes: sends are looked at, then receives are taken, then the
+    // sends that were seen. Partner: the frontend, which stores them one after the other.
+    for (let index = 0; index < sends.length; index++) sends[index].look();
+    for (let index = 0; index < receives.length; index++) done += receives[index].pump();
+    for (let index = 0; index < sends.length; index++) done += sends[index].pump();
     this.counts.posted += done;
     return done;
   }

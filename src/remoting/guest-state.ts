@@ -46,6 +46,8 @@ export class GuestState implements Disposable {
   readonly objects = new ObjectTable<GuestKinds>();
   readonly tags = new TagTable();
   readonly queues: PostedQueue[] = [];
+  readonly sends: PostedQueue[] = [];
+  readonly receives: PostedQueue[] = [];
   readonly completionSides: CompletionSide[] = [];
   readonly devices = new Set<GuestKinds['device']>();
   readonly options: GuestStateOptions;
@@ -100,14 +102,18 @@ export class GuestState implements Disposable {
     return batch;
   }
 
-  addQueue(queue: PostedQueue): void {
+  /** `of` is `sends` or `receives`. */
+  addQueue(queue: PostedQueue, of: PostedQueue[]): void {
     this.queues.push(queue);
+    of.push(queue);
   }
 
   removeQueue(queue: PostedQueue): void {
     this.tags.remove(queue);
-    const index = this.queues.indexOf(queue);
-    if (index >= 0) this.queues.splice(index, 1);
+    for (const all of [this.queues, this.sends, this.receives]) {
+      const index = all.indexOf(queue);
+      if (index >= 0) all.splice(index, 1);
+    }
   }
 
   /** Devices close what was made on them; the transport closes the memory behind it. */

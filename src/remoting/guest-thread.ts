@@ -1,8 +1,17 @@
 // A thread for guests as the monitor sees it: one guest after the other, questions about it, and its end.
 
 import { Worker } from 'node:worker_threads';
+import { MillraceError } from '../errors.ts';
 import { EventFd } from '../native/index.ts';
-import type { FromGuestWorker, GuestReport, GuestSettings, GuestStatus, ToGuestWorker } from './status.ts';
+import { closeHostTransport } from './host-transports.ts';
+import type {
+  FromGuestWorker,
+  GuestReport,
+  GuestSettings,
+  GuestStatus,
+  GuestWorkerData,
+  ToGuestWorker,
+} from './status.ts';
 
 const isSource = import.meta.url.endsWith('.ts');
 const program = new URL(isSource ? './guest-worker.ts' : './guest-worker.js', import.meta.url);
@@ -25,6 +34,8 @@ interface Serving {
 
 export class GuestThread {
   readonly #worker: Worker;
+  /** The number of the last guest whose descriptors the thread has adopted, or is about to: they are its own then. */
+  readonly #adopted = new Int32Array(new SharedArrayBuffer(4));
   readonly #wake = EventFd.create();
   readonly #exited = Promise.withResolvers<void>();
   readonly #asked = new Map<number, (report: GuestReport | undefined) => void>();
@@ -32,8 +43,15 @@ export class GuestThread {
   #lastAsk = 0;
   #isOver = false;
 
-  constructor() {
-    this.#worker = new Worker(program, { workerData: { wakeFd: this.#wake.fd } });
+  /** What it runs is for tests to choose. */
+  constructor(runs = program) {
+    const workerData: GuestWorkerData = { wakeFd: this.#wake.fd, adopted: this.#adopted };
+    try {
+      this.#worker = new Worker(runs, { workerData });
+    } catch (error) {
+      this.#wake.close();
+      throw error;
+    }
     let reason = 'its thread has ended';
     this.#worker.on('message', (message: FromGuestWorker) => {
       if (message.kind === 'report') this.#answer(message.ask, message.report);
@@ -46,6 +64,7 @@ export class GuestThread {
       this.#isOver = true;
       this.#wake.close();
       for (const ask of this.#asked.keys()) this.#answer(ask, undefined);
+      this.#closeLeft();
       this.#end({ reason, isBroken: false });
       this.#exited.resolve();
     });
@@ -60,8 +79,9 @@ export class GuestThread {
     return this.#serving?.settings;
   }
 
-  /** Resolves when everything that the guest had is freed. */
+  /** Takes over what the transport names. Resolves when everything that the guest had is freed. */
   serve(settings: GuestSettings): Promise<GuestEnd> {
+    if (!this.isFree) throw new MillraceError('MILLRACE_ERR_USAGE', 'serve a guest: its thread has ended, or has one');
     const startMs = Date.now();
     const ended = Promise.withResolvers<GuestEnd>();
     this.#serving = { settings, startMs, ended, before: { atMs: startMs, counts: undefined } };
@@ -121,6 +141,13 @@ export class GuestThread {
   #answer(ask: number, report: GuestReport | undefined): void {
     this.#asked.get(ask)?.(report);
     this.#asked.delete(ask);
+  }
+
+  /** Nobody else knows of the descriptors of a guest that the thread has not come to. */
+  #closeLeft(): void {
+    const settings = this.#serving?.settings;
+    if (settings === undefined || this.#adopted[0] === (settings.id | 0)) return;
+    closeHostTransport(settings.transport);
   }
 
   #end(end: GuestEnd): void {

@@ -3,12 +3,13 @@
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { MillraceError } from '../errors.ts';
 import { EventFd, monotonicNs, nameThread, Poller, pollEvents } from '../native/index.ts';
+import type { DeviceEventSource } from '../verbs/index.ts';
 import { AdaptiveWait } from './adaptive-wait.ts';
 import type { DeviceObject } from './guest-objects.ts';
 import { GuestSession } from './guest-session.ts';
 import { openHostTransport } from './host-transports.ts';
 import { GrantedDevices } from './recording-devices.ts';
-import type { FromGuestWorker, GuestReport, GuestSettings, ToGuestWorker } from './status.ts';
+import type { FromGuestWorker, GuestReport, GuestSettings, GuestWorkerData, ToGuestWorker } from './status.ts';
 import type { HostTransport } from './transport.ts';
 
 /** How often a thread that is busy, or looks for work, looks at its descriptors: one tells of the guest's death. */
@@ -22,7 +23,7 @@ const FIRST_DEVICE = 2;
 
 if (parentPort === null) throw new Error('a guest is served by a worker thread');
 const port = parentPort;
-const { wakeFd } = workerData as { readonly wakeFd: number };
+const { wakeFd, adopted } = workerData as GuestWorkerData;
 const tell = (message: FromGuestWorker): void => port.postMessage(message);
 
 class GuestLoop implements Disposable {
@@ -33,6 +34,7 @@ class GuestLoop implements Disposable {
   readonly #session: GuestSession;
   readonly #wait: AdaptiveWait;
   readonly #devices = new Map<number, DeviceObject>();
+  readonly #eventSources = new Map<number, DeviceEventSource>();
   #nextToken = FIRST_DEVICE;
   #turns = 0;
   #sleeps = 0;
@@ -101,6 +103,7 @@ class GuestLoop implements Disposable {
         this.#hear();
       } else {
         this.#devices.get(token)?.channel.take();
+        if (this.#eventSources.get(token)?.take() === false) this.#forget(token);
       }
     }
   }
@@ -134,6 +137,12 @@ class GuestLoop implements Disposable {
     const token = this.#nextToken++;
     this.#devices.set(token, device);
     this.#poller.add(device.channel.fd, pollEvents.in, token);
+    const { eventSource } = device.device;
+    if (eventSource === undefined) return;
+    // This thread does not come back to its event loop, which reads the events of devices otherwise.
+    const eventToken = this.#nextToken++;
+    this.#eventSources.set(eventToken, eventSource);
+    this.#poller.add(eventSource.fd, pollEvents.in, eventToken);
   }
 
   #unwatch(device: DeviceObject): void {
@@ -142,12 +151,24 @@ class GuestLoop implements Disposable {
       this.#devices.delete(token);
       this.#poller.remove(device.channel.fd);
     }
+    for (const [token, source] of this.#eventSources) {
+      if (source === device.device.eventSource) this.#forget(token);
+    }
+  }
+
+  #forget(eventToken: number): void {
+    const source = this.#eventSources.get(eventToken);
+    if (source === undefined) return;
+    this.#eventSources.delete(eventToken);
+    this.#poller.remove(source.fd);
   }
 }
 
 /** True when the thread is to end, too. */
 function serve(settings: GuestSettings): boolean {
   nameThread(`guest-${settings.id}`);
+  // From here on the descriptors end with this thread. Partner: `GuestThread`, when the thread has ended.
+  Atomics.store(adopted, 0, settings.id);
   let reason = '';
   let isBroken = false;
   let isLast = false;

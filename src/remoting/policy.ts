@@ -52,6 +52,8 @@ export interface BackendPolicy {
   readonly devices?: readonly DeviceGrant[];
   readonly limits?: Partial<GuestLimits>;
   readonly maxGuests?: number;
+  /** Of one process; one that comes more often waits, and more so if it has broken the rules. Default: 64. */
+  readonly registrationsPerSecond?: number;
   /**
    * Whether guests may have memory in huge pages. Who has such memory can give pages of it back, and if there are none left
    * when the device touches it again, the kernel ends the whole backend (SIGBUS): only for guests that are trusted.

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { SharedMemory, Socket } from '../native/index.ts';
+import { GuestThread } from './guest-thread.ts';
+import { defaultLimits } from './policy.ts';
 import { CALL_AREA_BYTES } from './protocol.ts';
 import { encodeFrame, type FrameKind } from './qemu-frames.ts';
 import { QemuHost, type QemuHostSpec } from './qemu-host.ts';
@@ -142,6 +145,37 @@ describe('a virtual machine and its ports', { timeout: 20_000 }, () => {
       await until(() => fixture.machine.programs === 0);
       if (index < 3) assert.match(fixture.heard(0), new RegExp(`${frame('end', 5)}$`, 's'));
     }
+  });
+
+  test('a program whose thread dies before it has come to it is told, leaves no descriptor, and the next one is served', async () => {
+    const dying = new URL('./fixtures/dying-worker.ts', import.meta.url);
+    const openFds = (): number => readdirSync('/proc/self/fd').length;
+    let before = 0;
+    for (let times = 0; times < 3; times++) {
+      fixture.say(0, encodeFrame('hello', 8));
+      await until(() => fixture.specs.length > 0);
+      const transport = fixture.specs.pop();
+      assert.ok(transport);
+      const thread = new GuestThread(dying);
+      const { isBroken, reason } = await thread.serve({
+        id: times + 1,
+        transport,
+        grants: [],
+        limits: defaultLimits,
+        hugePages: false,
+        wait: 'mixed',
+      });
+      assert.deepEqual([isBroken, /it died at once/.test(reason)], [false, true], reason);
+      await until(() => fixture.machine.programs === 0);
+      assert.equal(fixture.heard(0), frame('end', 8));
+      assert.equal(thread.isFree, false);
+      // What the first one brings along for good, others need not.
+      if (times === 0) before = openFds();
+    }
+    await until(() => openFds() <= before);
+    fixture.say(0, encodeFrame('hello', 9));
+    using _host = await fixture.served();
+    assert.equal(fixture.heard(0), frame('welcome', 9));
   });
 
   test('a machine that goes takes its programs with it', async () => {

@@ -71,6 +71,7 @@ class Recording {
       attributes: inner.attributes,
       ports: () => inner.ports(),
       onEvent: (listener) => inner.onEvent((event) => listener(this.#event(id, event))),
+      ...(inner.eventSource && { eventSource: inner.eventSource }),
       ...(inner.counters && { counters: () => inner.counters?.() ?? {} }),
       createPd: () => this.#createPd(inner, id),
       createChannel: () => this.#createChannel(inner, id),

@@ -46,7 +46,8 @@ export class SendSide implements PostedQueue {
   readonly #isWanted: Uint8Array;
   /** Unsignalled ones in a row, so far. */
   #silent = 0;
-  /** Counts, as in the ring: taken out of it, and done. Modulo 2^32. */
+  /** Counts, as in the ring: seen in it, taken out of it, and done. Modulo 2^32. */
+  #produced = 0;
   #taken = 0;
   #completed = 0;
 
@@ -66,10 +67,13 @@ export class SendSide implements PostedQueue {
     return !this.isBlocked && Atomics.load(this.#words, this.#producedAt) !== this.#taken;
   }
 
-  pump(): number {
+  look(): void {
     // Partner: the frontend's store after it has written the rows.
-    const produced = Atomics.load(this.#words, this.#producedAt);
-    let waiting = (produced - this.#taken) >>> 0;
+    this.#produced = Atomics.load(this.#words, this.#producedAt);
+  }
+
+  pump(): number {
+    let waiting = (this.#produced - this.#taken) >>> 0;
     if (waiting === 0) return 0;
     const free = this.#options.shape.requests - ((this.#taken - this.#completed) >>> 0);
     if (waiting > free) throw overfull(waiting, free);

@@ -54,6 +54,14 @@ export interface GuestSettings {
   readonly record?: string;
 }
 
+/** What a thread that serves guests is started with. */
+export interface GuestWorkerData {
+  /** Of an eventfd that says that there are messages. */
+  readonly wakeFd: number;
+  /** Shared: the thread stores the number of a guest here before it adopts the guest's descriptors. */
+  readonly adopted: Int32Array;
+}
+
 /** A thread serves one guest after the other. */
 export type ToGuestWorker =
   | { readonly kind: 'serve'; readonly settings: GuestSettings }

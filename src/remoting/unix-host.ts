@@ -13,6 +13,7 @@ export interface UnixHostSpec {
   /** Of a connected socket that nobody else will close. */
   readonly socketFd: number;
   readonly peer: string;
+  readonly pid: number;
 }
 
 export class UnixHost implements HostTransport {

@@ -1,4 +1,4 @@
-// Callers that have connected and not spoken yet: a thread is worth starting only for one who asks for it.
+// Callers that have connected and are not let in yet: a thread is worth starting only for one who asks for it, and whose turn it is.
 
 import { FdWatch, type Socket } from '../native/index.ts';
 import { messageKinds, receiveMessage, type UnixMessage } from './unix-message.ts';
@@ -25,12 +25,21 @@ export class WaitingRoom implements Disposable {
 
   /** Takes the socket over. Where all places are taken, the one who has waited longest goes. */
   add(socket: Socket): void {
-    if (this.#callers.size >= this.#places) {
-      const [oldest] = this.#callers;
-      this.#turnAway(oldest);
-    }
+    this.#makeRoom();
     const timer = setTimeout(() => this.#turnAway(caller), PATIENCE_MS).unref();
     const watch = FdWatch.start(socket.fd, () => this.#hear(caller));
+    const caller: Caller = { socket, watch, timer };
+    this.#callers.add(caller);
+  }
+
+  /** Takes the socket over until `onTurn`, which has it then. Who says more, goes, or is displaced has no turn. */
+  hold(socket: Socket, delayMs: number, onTurn: () => void): void {
+    this.#makeRoom();
+    const timer = setTimeout(() => {
+      this.#letGo(caller);
+      onTurn();
+    }, delayMs).unref();
+    const watch = FdWatch.start(socket.fd, () => this.#turnAway(caller));
     const caller: Caller = { socket, watch, timer };
     this.#callers.add(caller);
   }
@@ -57,6 +66,12 @@ export class WaitingRoom implements Disposable {
       // Gone again, or talking nonsense: the same to us.
     }
     this.#turnAway(caller);
+  }
+
+  #makeRoom(): void {
+    if (this.#callers.size < this.#places) return;
+    const [oldest] = this.#callers;
+    this.#turnAway(oldest);
   }
 
   #turnAway(caller: Caller): void {

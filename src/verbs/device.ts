@@ -6,7 +6,15 @@ import { CompletionChannel } from './channel.ts';
 import { Cq, type CqOptions } from './cq.ts';
 import { VerbsObject } from './object.ts';
 import { Pd } from './pd.ts';
-import type { DeviceAttributes, DeviceEvent, DeviceInfo, PortInfo, ProviderCq, ProviderDevice } from './provider.ts';
+import type {
+  DeviceAttributes,
+  DeviceEvent,
+  DeviceEventSource,
+  DeviceInfo,
+  PortInfo,
+  ProviderCq,
+  ProviderDevice,
+} from './provider.ts';
 import type { Srq } from './srq.ts';
 
 export interface DeviceEvents {
@@ -59,6 +67,12 @@ export class Device extends VerbsObject {
   get counters(): Readonly<Record<string, number>> {
     this.checkOpen();
     return this.#device.counters?.() ?? {};
+  }
+
+  /** For threads that do not come back to Node's event loop, which else reads the events: watch it, where there is one. */
+  get eventSource(): DeviceEventSource | undefined {
+    this.checkOpen();
+    return this.#device.eventSource;
   }
 
   port(number = 1): PortInfo {

@@ -67,11 +67,21 @@ export interface Provider {
   openDevice(name: string): ProviderDevice;
 }
 
+/** Where a device's events come from, for threads that do not come back to Node's event loop, which would read it otherwise. */
+export interface DeviceEventSource {
+  /** Readable when `take` has something. */
+  readonly fd: number;
+  /** Tells the listener what has happened. False once the device is gone: then the descriptor stays readable, and says no more. */
+  take(): boolean;
+}
+
 export interface ProviderDevice {
   readonly info: DeviceInfo;
   readonly attributes: DeviceAttributes;
   ports(): readonly PortInfo[];
   onEvent(listener: (event: DeviceEvent) => void): void;
+  /** Where events have a descriptor; others tell them while they are polled. */
+  readonly eventSource?: DeviceEventSource;
   /** Packets by what became of them, where there are any. */
   counters?(): Readonly<Record<string, number>>;
   createPd(): ProviderPd;

@@ -5,6 +5,7 @@ import {
   type Device,
   type Gid,
   type PathTo,
+  type PortInfo,
   type Qp,
   type QpAttributes,
   type QpState,
@@ -32,13 +33,22 @@ export interface PeerOf {
 /** Where peers find a device. */
 export type GidOf = (device: Device) => Gid;
 
+const ports = new WeakMap<Device, PortInfo>();
+
+/** As it was when first looked at: to look costs a kernel a call for each of its GIDs, and a backend one to that. */
+export function portOf(device: Device): PortInfo {
+  const port = ports.get(device) ?? device.port();
+  ports.set(device, port);
+  return port;
+}
+
 export function preferredGid(device: Device): Gid {
-  const { gids, gidIndex = 0 } = device.port();
+  const { gids, gidIndex = 0 } = portOf(device);
   return gids[gidIndex] ?? '';
 }
 
 export function pathTo(device: Device, gidOf: GidOf = preferredGid): PathTo {
-  return { gid: gidOf(device), lid: device.port().lid };
+  return { gid: gidOf(device), lid: portOf(device).lid };
 }
 
 export function initAttributes(flags: number = allAccess): QpAttributes {
@@ -46,11 +56,10 @@ export function initAttributes(flags: number = allAccess): QpAttributes {
 }
 
 export function rtrAttributes(local: Device, peer: PeerOf, options: ConnectOptions = {}): QpAttributes {
-  const pathMtu =
-    local.port().activeMtu < peer.device.port().activeMtu ? local.port().activeMtu : peer.device.port().activeMtu;
+  const [ours, theirs] = [portOf(local).activeMtu, portOf(peer.device).activeMtu];
   return {
     path: pathTo(peer.device, options.gidOf),
-    pathMtu,
+    pathMtu: ours < theirs ? ours : theirs,
     destQpNumber: peer.qpNumber,
     rqPsn: peer.psn,
     maxDestRdAtomic: 4,

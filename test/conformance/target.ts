@@ -37,6 +37,8 @@ export type Feature =
   | 'sendQueueDrain'
   /** Back in RTS, what was posted in SQD goes out by itself. */
   | 'sendQueueResume'
+  /** A fenced request that comes before its receive is tried again, as others are. */
+  | 'fencedRetry'
   | 'bigMessages'
   /** A peer that never was, or is gone, is noticed. */
   | 'retryExceeded';

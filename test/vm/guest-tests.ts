@@ -2,20 +2,12 @@
 
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import type { Guest } from '../../src/lab/vm/index.ts';
 import type { GuestTest } from './guest/reporter.ts';
+import { compiledPath, compiledWords, guestEnv } from './guest-archive.ts';
 
-const folder = new URL('guest/', import.meta.url);
-
-/**
- * Node in a guest. Stripping types is WebAssembly, and V8 that recompiles it while it runs crashes now and then on an
- * emulated processor (QEMU 7.2, several threads): in Runtime_WasmTriggerTierUp, before any of our code.
- */
-export const guestNode: readonly string[] = [process.execPath, '--no-warnings', '--liftoff-only'];
-
-/** Compiling takes long on an emulated processor; this way each file is compiled once. */
-export const guestEnv = { NODE_COMPILE_CACHE: '/tmp/compile-cache' };
+/** For the archives of guests that run tests. */
+export const reporterFile = 'test/vm/guest/reporter.ts';
 
 export interface GuestTestOptions {
   /** Tests that must have passed, lest none was found. */
@@ -24,27 +16,18 @@ export interface GuestTestOptions {
   /** Words before and after the program. */
   readonly prefix?: readonly string[];
   readonly arguments?: readonly string[];
-  /** Node and the program, in place of its source as it is here. */
-  readonly words?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** `file` is one of guest/. */
+/** `file` is one of an archive that the guest has unpacked. */
 export async function tellGuestTests(
   t: TestContext,
   guest: Guest,
   file: string,
   options: GuestTestOptions,
 ): Promise<void> {
-  const reporter = fileURLToPath(new URL('reporter.ts', folder));
-  const [program = '', ...rest] = options.words ?? [...guestNode, fileURLToPath(new URL(file, folder))];
-  const words = [
-    ...(options.prefix ?? []),
-    program,
-    `--test-reporter=${reporter}`,
-    ...rest,
-    ...(options.arguments ?? []),
-  ];
+  const [node = '', ...rest] = compiledWords(file, ...(options.arguments ?? []));
+  const words = [...(options.prefix ?? []), node, `--test-reporter=${compiledPath(reporterFile)}`, ...rest];
   const { status, signal, stdout, stderr } = await guest.run(words, {
     env: options.env ?? guestEnv,
     timeoutMs: options.timeoutMs,

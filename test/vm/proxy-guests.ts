@@ -1,17 +1,14 @@
 // Two guests on one cable, each with a daemon and the kernel's RDMA device: what the tests of the proxy on rxe happen in.
 
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { parseConfig } from '../../src/config/index.ts';
 import { type Guest, GuestPair } from '../../src/lab/vm/index.ts';
 import type { DaemonStatus } from '../../src/proxy/status.ts';
 import type { LinkEvent } from '../../src/telemetry/channels.ts';
-import { buildArchive } from './guest-archive.ts';
+import { buildArchive, compiledWords, unpackArchive } from './guest-archive.ts';
 import { GuestProgram } from './guest-program.ts';
-import { guestNode } from './guest-tests.ts';
 
 const programs = ['test/vm/guest/proxy-daemon.ts', 'test/vm/guest/proxy-traffic.ts', 'src/proxy/lane/worker.ts'];
-const folder = '/tmp/proxy';
 const configPath = '/tmp/proxy.json';
 
 export type Name = 'a' | 'b';
@@ -32,7 +29,7 @@ export class ProxyGuests implements AsyncDisposable {
     const guests = new ProxyGuests(pair);
     const prepare = async (name: Name): Promise<void> => {
       const guest = guests.guest(name);
-      await guest.runOk(['sh', '-c', `mkdir ${folder} && tar -xf ${archive.path} -C ${folder}`]);
+      await unpackArchive(guest, archive);
       await guest.addRxe({ device: 'eth0', address: [`${rdmaAddresses[name]}/24`] });
     };
     await Promise.all(names.map(prepare));
@@ -73,8 +70,7 @@ export class ProxyGuests implements AsyncDisposable {
 
   /** One of the programs in guest/. */
   start(name: Name, program: string, ...words: readonly string[]): GuestProgram {
-    const path = join(folder, 'test/vm/guest', `${program}.js`);
-    return GuestProgram.start(this.guest(name), [...guestNode, path, ...words]);
+    return GuestProgram.start(this.guest(name), compiledWords(`test/vm/guest/${program}.ts`, ...words));
   }
 
   async status(name: Name): Promise<DaemonStatus> {

@@ -2,18 +2,14 @@
 
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { join } from 'node:path';
 import { Guest } from '../../src/lab/vm/index.ts';
 import { BackendProcess } from '../../src/remoting/fixtures/backend-process.ts';
 import { closeEnds, QemuWiring, registerMachine } from '../../src/remoting/index.ts';
 import { readLine } from '../../src/verbs/index.ts';
-import { type Archive, buildArchive } from './guest-archive.ts';
-import { guestNode } from './guest-tests.ts';
+import { type Archive, buildArchive, guestEnv, unpackArchive } from './guest-archive.ts';
 
 /** What programs of guests use, wherever they are. */
-export const remoteEnv = { MILLRACE_BACKEND: 'qemu', NODE_COMPILE_CACHE: '/tmp/compile-cache' };
-/** Where guests have the compiled programs, at their places below the project. */
-const folder = '/tmp/millrace';
+export const remoteEnv = { MILLRACE_BACKEND: 'qemu', ...guestEnv };
 const names = ['a', 'b'] as const;
 export type Name = (typeof names)[number];
 
@@ -35,7 +31,7 @@ export class RemotingGuests implements AsyncDisposable {
       closeEnds(wiring.ends);
       const network = { isCaptured: false };
       const guest = undo.use(await Guest.boot({ name, memoryMb: 512, cpus: 1, network, sharing: wiring.sharing }));
-      await guest.runOk(['sh', '-c', `mkdir ${folder} && tar -xf ${archive.path} -C ${folder}`]);
+      await unpackArchive(guest, archive);
       return [name, guest];
     };
     const guests = await Promise.all(names.map(boot));
@@ -64,11 +60,6 @@ export class RemotingGuests implements AsyncDisposable {
     const guest = this.#guests.get(name);
     if (guest === undefined) throw new Error(`there is no guest ${name}`);
     return guest;
-  }
-
-  /** Node with one of the programs, for a guest. */
-  words(program: string, ...rest: readonly string[]): readonly string[] {
-    return [...guestNode, join(folder, program.replace(/\.ts$/, '.js')), ...rest];
   }
 
   get hubPort(): string {

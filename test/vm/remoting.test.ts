@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { runCaptured } from '../../src/cli/fixtures/captured-world.ts';
-import { guestNode, tellGuestTests } from './guest-tests.ts';
+import { compiledWords, guestNode } from './guest-archive.ts';
+import { reporterFile, tellGuestTests } from './guest-tests.ts';
 import { RemotingGuests, remoteEnv } from './remoting-guests.ts';
 
 const minuteMs = 60_000;
@@ -15,7 +16,7 @@ const exchange = 'test/vm/guest/remote-exchange.ts';
 const victim = 'test/vm/guest/remote-victim.ts';
 const conformanceFile = 'test/vm/guest/conformance-remote.ts';
 const example = 'examples/transfer.ts';
-const programs = [exchange, victim, conformanceFile, example, 'test/vm/guest/reporter.ts'];
+const programs = [exchange, victim, conformanceFile, example, reporterFile];
 const root = join(import.meta.dirname, '../..');
 const rdmaModules = ['rdma_rxe', 'rdma_ucm', 'rdma_cm', 'iw_cm', 'ib_cm', 'ib_umad', 'ib_uverbs', 'ib_core'];
 /** The router of a guest leads to this host by this address. */
@@ -42,7 +43,7 @@ describe('guests of QEMU', { concurrency: false }, () => {
   test('exchange data with each other and with a process of the host, all at once', { timeout: minuteMs }, async () => {
     const rounds = '8';
     const inGuest = (name: 'a' | 'b', ...peers: readonly string[]): Promise<{ readonly stdout: string }> =>
-      guests.guest(name).runOk(guests.words(exchange, name, hostFromGuest, guests.hubPort, rounds, ...peers), {
+      guests.guest(name).runOk(compiledWords(exchange, name, hostFromGuest, guests.hubPort, rounds, ...peers), {
         env: remoteEnv,
         timeoutMs: minuteMs,
       });
@@ -70,7 +71,7 @@ describe('guests of QEMU', { concurrency: false }, () => {
     const guest = guests.guest('b');
     const killing = new AbortController();
     const ready = Promise.withResolvers<void>();
-    const running = guest.run(guests.words(victim), {
+    const running = guest.run(compiledWords(victim), {
       env: remoteEnv,
       signal: killing.signal,
       onOutput: () => ready.resolve(),
@@ -106,7 +107,6 @@ describe('guests of QEMU', { concurrency: false }, () => {
       tellGuestTests(t, guests.guest('b'), conformanceFile, {
         least: 150,
         timeoutMs: 2 * minuteMs,
-        words: guests.words(conformanceFile),
         env: remoteEnv,
       }),
     );

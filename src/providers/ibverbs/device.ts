@@ -1,7 +1,15 @@
 // An RDMA device of this machine, driven by libibverbs.
 
 import { ibverbs } from '../../native/index.ts';
-import type { CqSpec, DeviceAttributes, DeviceEvent, DeviceInfo, PortInfo, ProviderDevice } from '../../verbs/index.ts';
+import type {
+  CqSpec,
+  DeviceAttributes,
+  DeviceEvent,
+  DeviceEventSource,
+  DeviceInfo,
+  PortInfo,
+  ProviderDevice,
+} from '../../verbs/index.ts';
 import { deviceAttributes, readDevice } from './attributes.ts';
 import { IbvChannel } from './channel.ts';
 import { IbvCq } from './cq.ts';
@@ -38,6 +46,10 @@ export class IbvDevice implements ProviderDevice {
 
   ports(): readonly PortInfo[] {
     return Array.from({ length: this.#portCount }, (_, index) => readPort(this.#context, index + 1));
+  }
+
+  get eventSource(): DeviceEventSource {
+    return this.#events;
   }
 
   onEvent(listener: (event: DeviceEvent) => void): void {

@@ -1,7 +1,8 @@
-// Asynchronous events of the device: read from its descriptor on Node's event loop, told in the object model's words.
+// Asynchronous events of the device: read from its descriptor, on Node's event loop or by a thread that does not come back to it, and told in
+// the object model's words.
 
 import { AGAIN, FdWatch, ibverbs } from '../../native/index.ts';
-import type { DeviceEvent } from '../../verbs/index.ts';
+import type { DeviceEvent, DeviceEventSource } from '../../verbs/index.ts';
 import type { IbvCq } from './cq.ts';
 import type { Handle } from './handle.ts';
 import { portState, readAttributes } from './port.ts';
@@ -32,7 +33,8 @@ export interface EventSubjects {
   srq(handle: number): IbvSrq | undefined;
 }
 
-export class EventReader {
+export class EventReader implements DeviceEventSource {
+  readonly fd: number;
   readonly #context: Handle;
   readonly #subjects: EventSubjects;
   readonly #watch: FdWatch;
@@ -43,7 +45,8 @@ export class EventReader {
   constructor(context: Handle, fd: number, subjects: EventSubjects) {
     this.#context = context;
     this.#subjects = subjects;
-    this.#watch = FdWatch.start(fd, () => this.#read());
+    this.fd = fd;
+    this.#watch = FdWatch.start(fd, () => void this.take());
   }
 
   onEvent(listener: (event: DeviceEvent) => void): void {
@@ -56,18 +59,19 @@ export class EventReader {
   }
 
   /** A listener may close the device. */
-  #read(): void {
+  take(): boolean {
     while (!this.#isClosed) {
       const taken = ibverbs.ibvTakeEvent(this.#context.value);
-      if (taken === AGAIN) return;
+      if (taken === AGAIN) return true;
       if (typeof taken === 'number') {
         // The descriptor of a device that is gone stays readable, and has nothing to say.
         this.#watch.close();
         this.#gone();
-        return;
+        return false;
       }
       this.#tell(...taken);
     }
+    return false;
   }
 
   #tell(type: number, subject: number, qpNumber: number): void {

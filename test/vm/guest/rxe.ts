@@ -17,6 +17,8 @@ import { drain, reap, until } from '../../conformance/wait.ts';
 
 const NAME = 'rxe0';
 const NETDEV = 'dum0';
+/** Programs beside this one are compiled like it. */
+const extension = import.meta.url.slice(import.meta.url.lastIndexOf('.'));
 
 function open(): Device {
   return new Device(ibverbsProvider.openDevice(NAME));
@@ -80,7 +82,7 @@ describe('an RDMA device', () => {
   });
 
   test('memory beyond what the user may lock is refused with the limit', () => {
-    const script = new URL('unprivileged-register.ts', import.meta.url).pathname;
+    const script = new URL(`unprivileged-register${extension}`, import.meta.url).pathname;
     const nobody = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
     const words = [...nobody, process.execPath, '--no-warnings', '--liftoff-only'];
     const said = execFileSync('sh', ['-c', `ulimit -l 1024; exec ${words.join(' ')} ${script}`], {
@@ -263,7 +265,7 @@ describe('sudden ends', () => {
     const resources = (): string => execFileSync('rdma', ['resource', 'show', NAME], { encoding: 'utf8' });
     const before = resources();
     for (let round = 0; round < 2; round++) {
-      const worker = new Worker(new URL('open-in-worker.ts', import.meta.url));
+      const worker = new Worker(new URL(`open-in-worker${extension}`, import.meta.url));
       assert.deepEqual(await once(worker, 'message'), ['open']);
       assert.notEqual(resources(), before);
       await worker.terminate();
