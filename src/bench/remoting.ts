@@ -18,8 +18,10 @@ const KIB = 1024;
 const bulkSizes = [512, 1024, 2048, 4096, 8192].map((kib) => kib * KIB);
 /** Of a guest's source and of the peer's target: more than the caches have. */
 const REGION_BYTES = 64 * 1024 * KIB;
-/** Both halves of a difference take turns within a round. */
+/** Both ways take turns within a round, so that what disturbs the machine disturbs them alike; the median of the turns counts. */
 const TURNS = 5;
+/** Of rows with large transfers, so that each size has its share of a turn. */
+const LEAST_BULK_MS = 2000;
 
 const WARM_MS = 2000;
 
@@ -107,27 +109,37 @@ interface RemotingRow extends Omit<Row, 'prepare'> {
   readonly wait?: WaitMode;
   /** `added`: what remoting adds, in the row's unit; `alone`: remoted only; else native is the rival. */
   readonly compared?: 'added' | 'alone';
+  /** A round lasts at least so long. */
+  readonly leastMs?: number;
 }
 
-function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, ...row }: RemotingRow): Row {
+function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, leastMs = 0, ...row }: RemotingRow): Row {
   const prepare: Row['prepare'] = async ({ roundMs, signal }) => {
     const world = await RemotingWorld.start(guests, wait, signal);
-    const entrant = (where: Place) => async (): Promise<number> =>
-      figure(await world.run(where, loop, roundMs, signal));
-    const added = async (): Promise<number> => {
-      const [remoted, native]: [number[], number[]] = [[], []];
+    const ms = Math.max(roundMs, leastMs);
+    const measure = async (where: Place, forMs: number): Promise<number> =>
+      figure(await world.run(where, loop, forMs, signal));
+    const takeTurns = async (): Promise<Record<Place, number>> => {
+      const figures: Record<Place, number[]> = { remoted: [], native: [] };
       for (let turn = 0; turn < TURNS; turn++) {
-        for (const [where, figures] of [
-          ['remoted', remoted],
-          ['native', native],
-        ] as const) {
-          figures.push(figure(await world.run(where, loop, roundMs / TURNS / 2, signal)));
-        }
+        for (const where of ['remoted', 'native'] as const) figures[where].push(await measure(where, ms / TURNS / 2));
       }
-      return Math.max(0, median(remoted) - median(native));
+      return { remoted: median(figures.remoted), native: median(figures.native) };
+    };
+    const added = async (): Promise<number> => {
+      const { remoted, native } = await takeTurns();
+      return Math.max(0, remoted - native);
+    };
+    let round: Partial<Record<Place, number>> = {};
+    /** Whoever of the two comes first measures for both. */
+    const entrant = (where: Place) => async (): Promise<number> => {
+      round = where in round ? round : await takeTurns();
+      const { [where]: mine = Number.NaN, ...others } = round;
+      round = others;
+      return mine;
     };
     const contest: Contest = {
-      ours: compared === 'added' ? added : entrant('remoted'),
+      ours: { added, alone: () => measure('remoted', ms), native: entrant('remoted') }[compared ?? 'native'],
       against: compared === undefined ? { native: entrant('native') } : {},
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     };
@@ -180,6 +192,7 @@ export const remotingRows: readonly Row[] = [
     goal: { native: 0.99 },
     loop: write(bulkSizes),
     figure: mibPerS(meanBulk),
+    leastMs: LEAST_BULK_MS,
   }),
   remotingRow({
     id: 'remoting.bw.burst',
@@ -190,6 +203,7 @@ export const remotingRows: readonly Row[] = [
     goal: { native: 0.99 },
     loop: write(bulkSizes, 32),
     figure: mibPerS(meanBulk),
+    leastMs: LEAST_BULK_MS,
   }),
   remotingRow({
     id: 'remoting.event',
