@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
-import { monotonicNs, pinThread, type SharedMemory } from '../native/index.ts';
+import { monotonicNs, type SharedMemory } from '../native/index.ts';
 import {
   access,
   CompletionBatch,
@@ -22,7 +22,6 @@ export interface ProgramOptions {
   readonly role: 'backend' | 'peer' | 'guest';
   /** Where everybody meets. */
   readonly folder: string;
-  readonly cpu?: number | undefined;
   readonly wait?: WaitMode;
   readonly sizeBytes: number;
 }
@@ -97,7 +96,6 @@ async function runGuest({ folder, sizeBytes, wait = 'mixed' }: ProgramOptions): 
 }
 
 const options = JSON.parse(process.argv[2] ?? '{}') as ProgramOptions;
-if (options.cpu !== undefined) pinThread(options.cpu);
 process.on('disconnect', () => process.exit());
 if (options.role === 'backend') runBackend(options);
 else if (options.role === 'peer') await runPeer(options);

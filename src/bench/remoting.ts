@@ -6,7 +6,6 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MillraceError } from '../errors.ts';
-import { threadAffinity } from '../native/index.ts';
 import type { WaitMode } from '../remoting/adaptive-wait.ts';
 import { median } from './measure.ts';
 import type { LoopOrder } from './remoting-loops.ts';
@@ -45,9 +44,7 @@ class RemotingWorld implements AsyncDisposable {
     await begin({ role: 'peer' });
     await begin({ role: 'backend', wait });
     const children: ChildProcess[] = [];
-    // One guest has a processor of its own; the backend's thread finds the other.
-    const cpu = guests === 1 ? threadAffinity().at(-1) : undefined;
-    for (let index = 0; index < guests; index++) children.push(await begin({ role: 'guest', wait, cpu }));
+    for (let index = 0; index < guests; index++) children.push(await begin({ role: 'guest', wait }));
     return new RemotingWorld(undo.move(), children);
   }
 
