@@ -34,10 +34,10 @@ export async function prepareProxy(
   const against: Partial<Record<ProxyRival, Entrant>> = {};
   for (const rival of rivals) against[rival] = entrant(rival);
   // Unmeasured, so that every page is there and V8 has compiled what a daemon that runs for months has compiled.
-  for (const each of Object.values(against)) await each(signal);
   const warmMs = performance.now() + WARM_MS;
   do await ours(signal);
   while (performance.now() < warmMs);
+  for (const each of Object.values(against)) await each(signal);
   const kept = undo.move();
   return { ours, against, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }
