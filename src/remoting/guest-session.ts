@@ -68,10 +68,9 @@ export class GuestSession implements Disposable {
 
   /** Looks for a while for something from the guest: that takes memory only, where a turn asks the devices as well. */
   glance(): boolean {
-    const { queues } = this.guest;
-    for (let times = Math.ceil(GLANCES / (queues.length + 1)); times > 0; times--) {
-      if (this.#hasCall) return true;
-      for (let index = 0; index < queues.length; index++) if (queues[index].hasWork) return true;
+    const { sends, receives } = this.guest;
+    for (let times = Math.ceil(GLANCES / (sends.length + receives.length + 1)); times > 0; times--) {
+      if (this.#hasCall || this.#hasPosts) return true;
       // The guest may have the other half of this very core.
       Atomics.pause();
     }
@@ -85,8 +84,7 @@ export class GuestSession implements Disposable {
     for (const { channel } of this.guest.devices) channel.take();
     // Partner: the frontend, which stores what it has for us and then looks at this word.
     Atomics.store(this.#area, areaWord.backendSleeps, 1);
-    let isQuiet = !this.#hasCall;
-    for (const queue of this.guest.queues) isQuiet = isQuiet && !queue.hasWork;
+    let isQuiet = !this.#hasCall && !this.#hasPosts;
     if (isQuiet) {
       for (const side of this.guest.completionSides) isQuiet = !side.prepareSleep() && isQuiet;
     }
@@ -108,6 +106,13 @@ export class GuestSession implements Disposable {
 
   get #hasCall(): boolean {
     return Atomics.load(this.#area, areaWord.callSequence) !== this.#calls;
+  }
+
+  get #hasPosts(): boolean {
+    const { sends, receives } = this.guest;
+    for (let index = 0; index < sends.length; index++) if (sends[index].hasWork) return true;
+    for (let index = 0; index < receives.length; index++) if (receives[index].hasWork) return true;
+    return false;
   }
 
   #pumpQueues(): number {

@@ -6,8 +6,10 @@ import type { CompletionSide } from './completion-side.ts';
 import type { GuestKinds } from './guest-objects.ts';
 import { ObjectTable } from './object-table.ts';
 import { type DeviceGrant, type GuestLimits, Quota } from './policy.ts';
-import { POST_ROWS, type PostedQueue } from './posted-queue.ts';
+import { POST_ROWS } from './posted-queue.ts';
 import { eventKinds } from './protocol.ts';
+import type { ReceiveSide } from './receive-side.ts';
+import { SendSide } from './send-side.ts';
 import { TagTable } from './tag-table.ts';
 import type { HostTransport } from './transport.ts';
 
@@ -45,9 +47,8 @@ export class GuestState implements Disposable {
   readonly quota: Quota;
   readonly objects = new ObjectTable<GuestKinds>();
   readonly tags = new TagTable();
-  readonly queues: PostedQueue[] = [];
-  readonly sends: PostedQueue[] = [];
-  readonly receives: PostedQueue[] = [];
+  readonly sends: SendSide[] = [];
+  readonly receives: ReceiveSide[] = [];
   readonly completionSides: CompletionSide[] = [];
   readonly devices = new Set<GuestKinds['device']>();
   readonly options: GuestStateOptions;
@@ -102,18 +103,16 @@ export class GuestState implements Disposable {
     return batch;
   }
 
-  /** `of` is `sends` or `receives`. */
-  addQueue(queue: PostedQueue, of: PostedQueue[]): void {
-    this.queues.push(queue);
-    of.push(queue);
+  addQueue(queue: SendSide | ReceiveSide): void {
+    if (queue instanceof SendSide) this.sends.push(queue);
+    else this.receives.push(queue);
   }
 
-  removeQueue(queue: PostedQueue): void {
+  removeQueue(queue: SendSide | ReceiveSide): void {
     this.tags.remove(queue);
-    for (const all of [this.queues, this.sends, this.receives]) {
-      const index = all.indexOf(queue);
-      if (index >= 0) all.splice(index, 1);
-    }
+    const all: (SendSide | ReceiveSide)[] = queue instanceof SendSide ? this.sends : this.receives;
+    const index = all.indexOf(queue);
+    if (index >= 0) all.splice(index, 1);
   }
 
   /** Devices close what was made on them; the transport closes the memory behind it. */

@@ -12,12 +12,7 @@ export interface PostedQueue {
   readonly isBlocked: boolean;
   /** Whether the guest has posted something that was not taken. */
   readonly hasWork: boolean;
-  /** Takes note of what was posted by now. */
-  look(): void;
-  /**
-   * Takes what was posted; returns how many rows. Throws when the guest has broken the rules. Of sends, it takes what was there at
-   * the last look: receives that were posted before them are taken in between.
-   */
+  /** Takes what was posted; returns how many rows. Throws when the guest has broken the rules. */
   pump(): number;
   /**
    * The request with this place is done natively. Puts the guest's id into the row of its completion, and says whether

@@ -235,7 +235,7 @@ function addQueue<Q extends SendSide | ReceiveSide>(
   make: (tag: number) => Q,
 ): Q {
   const queue = guest.tags.add(make);
-  guest.addQueue(queue, queue instanceof SendSide ? guest.sends : guest.receives);
+  guest.addQueue(queue);
   undo.defer(() => guest.removeQueue(queue));
   return queue;
 }

@@ -45,8 +45,6 @@ export class ReceiveSide implements PostedQueue {
     return !this.isBlocked && Atomics.load(this.#words, this.#producedAt) !== this.#taken;
   }
 
-  look(): void {}
-
   pump(): number {
     // Partner: the frontend's store after it has written the rows.
     const produced = Atomics.load(this.#words, this.#producedAt);

@@ -67,6 +67,7 @@ export class SendSide implements PostedQueue {
     return !this.isBlocked && Atomics.load(this.#words, this.#producedAt) !== this.#taken;
   }
 
+  /** What `pump` will take is what was posted by now: receives that were posted before it are taken in between. */
   look(): void {
     // Partner: the frontend's store after it has written the rows.
     this.#produced = Atomics.load(this.#words, this.#producedAt);

@@ -9,7 +9,6 @@ import type { RemoteDevice } from './device.ts';
 import type { PollPatience } from './poll-patience.ts';
 
 const ROW = completionRow.words;
-/** At most: completions of another CQ do not end it. */
 
 export class RemoteCq implements ProviderCq {
   readonly handle: number;
@@ -101,7 +100,7 @@ export class RemoteCq implements ProviderCq {
     this.#memory.close();
   }
 
-  /** Sleeps until the next completion, or for a moment. */
+  /** Sleeps until the next completion, or for a moment: completions of another CQ do not end it. */
   #nap(): void {
     const ring = this.#words;
     // Said first, then looked once more: partner is the backend, which stores completions and then looks at this word.
