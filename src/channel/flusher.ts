@@ -40,10 +40,10 @@ export class Flusher {
     return this.#flushed !== this.#ring.position;
   }
 
-  /** In shared memory, where records are in their place already: only tells the peer. */
-  tell(transport: Transport, notifier: Notifier): void {
+  /** In shared memory, where records are in their place already: only tells the peer, with one ring for these and for room. */
+  tell(transport: Transport, notifier: Notifier, isRoomNews: boolean): void {
     this.#flushed = this.#ring.position;
-    if (notifier.mustNotify()) transport.postNotice(this.#flushed);
+    if (notifier.mustNotify() || isRoomNews) transport.postNotice(this.#flushed);
   }
 
   /** False when our copy makes no sense any more: the peer could write there. */

@@ -212,18 +212,19 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
       return 1;
     }
     done += this.#writer.write();
-    this.#flush(transport, notifier);
-    this.#index(transport, notifier);
+    const isRoomNews = this.#index(transport, notifier);
+    this.#flush(transport, notifier, isRoomNews);
     const bytes = this.#reader.bytes + this.#writer.bytes;
     done += Math.floor((bytes - this.#countedBytes) / MANY_BYTES);
     this.#countedBytes = bytes;
     return done;
   }
 
-  #index(transport: Transport, notifier: Notifier): void {
-    if (!this.#indexer.isDue && !(this.#indexer.hasNews && notifier.isRoomWanted)) return;
+  /** True when the peer waits for the room that there is now. */
+  #index(transport: Transport, notifier: Notifier): boolean {
+    if (!this.#indexer.isDue && !(this.#indexer.hasNews && notifier.isRoomWanted)) return false;
     this.#indexer.publish(transport, notifier.mode);
-    if (notifier.mustNotifyRoom()) transport.postNotice(this.outgoing.position);
+    return notifier.mustNotifyRoom();
   }
 
   /** What programs sent meanwhile goes out. */
@@ -231,9 +232,9 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     if (this.#transport !== undefined && this.#notifier !== undefined) this.#flush(this.#transport, this.#notifier);
   }
 
-  #flush(transport: Transport, notifier: Notifier): void {
-    if (!this.#flusher.hasWork) return;
-    if (transport.window !== undefined) this.#flusher.tell(transport, notifier);
+  #flush(transport: Transport, notifier: Notifier, isRoomNews = false): void {
+    if (!this.#flusher.hasWork && !isRoomNews) return;
+    if (transport.window !== undefined) this.#flusher.tell(transport, notifier, isRoomNews);
     else if (!this.#flusher.flush(transport, notifier)) {
       this.#events.onBroken('it has overwritten what was on its way to it', true);
     }

@@ -7,6 +7,11 @@ import type { Stream } from './stream.ts';
 
 /** Records that one link may read before the others of the lane have their turn. */
 const MAX_RECORDS = 256;
+/**
+ * And bytes, about: the peer hears of room and credit while there is more to read. With all of a ring at a time, the two lanes
+ * would take turns instead of working at once; with much less they wake each other too often.
+ */
+const MAX_BYTES = 1 << 20;
 
 /** What records are about; the link decides. All return a problem in words, or ''. */
 export interface ReaderEvents {
@@ -43,7 +48,8 @@ export class Reader {
     const ring = this.#ring;
     let count = 0;
     let state = nexts.nothing as number;
-    while (count < MAX_RECORDS) {
+    const endBytes = this.bytes + MAX_BYTES;
+    while (count < MAX_RECORDS && this.bytes < endBytes) {
       state = ring.next();
       if (state !== nexts.record) break;
       count++;

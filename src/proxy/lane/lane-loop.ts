@@ -5,16 +5,17 @@ import type { Lane } from '../../lane/index.ts';
 import { monotonicNs } from '../../native/index.ts';
 import type { Patience } from './patience.ts';
 
-/** A link cannot sleep soundly: look again soon. */
+/** A link cannot sleep soundly, and has nothing to do: look again soon. */
 const NAP_NS = 200_000;
-/** After a look in vain, so many times it goes to sleep without one. */
-const UNLUCKY_TURNS = 8;
 /** While Node has something under way for us. */
 const SHARED_NAP_NS = 100_000;
 
+/** A session, as the loop sees it. */
+export type LoopedSession = Pick<Session, 'turn' | 'prepareSleep'>;
+
 export interface LaneLoopOptions {
-  readonly lane: Lane;
-  readonly sessions: () => readonly Session[];
+  readonly lane: Pick<Lane, 'turn' | 'hasWork' | 'switches'>;
+  readonly sessions: () => readonly LoopedSession[];
   readonly patience: Patience;
   /** False: the loop ends. */
   readonly isRunning: () => boolean;
@@ -35,8 +36,7 @@ export class LaneLoop {
   run(): void {
     const { lane, patience, isRunning, isAwaiting } = this.#options;
     let timeoutNs = 0;
-    let luck = 0;
-    let isTrying = false;
+    let hasLooked = false;
     while (isRunning()) {
       this.turns++;
       let done = lane.turn(timeoutNs);
@@ -49,28 +49,27 @@ export class LaneLoop {
       }
       if (lane.hasWork) continue;
       if (done > 0) {
-        patience.found(done, monotonicNs());
-        // Whether it is worth a look before sleeping is what it was the last times.
-        if (luck > 0) {
-          isTrying = true;
-          continue;
-        }
-        luck++;
-      } else if (isTrying) {
-        luck = -UNLUCKY_TURNS;
+        hasLooked = false;
+        patience.found(done, lane.switches, monotonicNs());
       }
-      isTrying = false;
       if (patience.lasts(monotonicNs())) continue;
-      timeoutNs = this.#sleepNs(sessions);
-      if (timeoutNs < 0) this.sleeps++;
+      if (this.#maySleep(sessions)) {
+        hasLooked = false;
+        timeoutNs = -1;
+        this.sleeps++;
+      } else if (hasLooked) {
+        timeoutNs = NAP_NS;
+      } else {
+        // As a rule, something came at the last moment.
+        hasLooked = true;
+      }
     }
   }
 
-  #sleepNs(sessions: readonly Session[]): number {
+  #maySleep(sessions: readonly LoopedSession[]): boolean {
     let mayBlock = true;
     for (let index = 0; index < sessions.length; index++) mayBlock = sessions[index].prepareSleep() && mayBlock;
     // Preparing may have found work.
-    if (this.#options.lane.hasWork) return 0;
-    return mayBlock ? -1 : NAP_NS;
+    return mayBlock && !this.#options.lane.hasWork;
   }
 }

@@ -3,12 +3,12 @@ import { describe, test } from 'node:test';
 import { Patience } from './patience.ts';
 
 /** Waits so long for each of some things, and says whether it would still look at the end of the last wait. */
-function after(patience: Patience, waits: number, waitNs: number, count: number): boolean {
+function after(patience: Patience, waits: number, waitNs: number, count: number, hasMany = false): boolean {
   let nowNs = 1e9;
   for (let wait = 0; wait < waits; wait++) {
     patience.lasts(nowNs);
     nowNs += waitNs;
-    patience.found(count, nowNs);
+    patience.found(count, hasMany ? wait : 0, nowNs);
   }
   return looks(patience, nowNs, waitNs);
 }
@@ -44,17 +44,27 @@ describe('patience', () => {
     const patience = new Patience('auto');
     assert.equal(after(patience, 40, 50_000, 1), true);
     const startNs = 1e9 + 41 * 50_000;
-    patience.found(1, startNs);
+    patience.found(1, 0, startNs);
     assert.equal(looks(patience, startNs, 60_000), true);
     assert.equal(patience.lasts(startNs + 260_000), false);
-    patience.found(1, startNs + 300_000);
-    assert.equal(patience.lasts(startNs + 300_000), false);
-    patience.found(1, startNs + 320_000);
-    assert.equal(patience.lasts(startNs + 200_000_000), true);
+    patience.found(1, 0, startNs + 300_000);
+    assert.equal(looks(patience, startNs + 300_000, 20_000), false);
+    patience.found(1, 0, startNs + 320_000);
+    assert.equal(looks(patience, startNs + 200_000_000, 60_000), true);
   });
 
-  test('sleeps when it has many things to do at once', () => {
-    assert.equal(after(new Patience('auto'), 40, 50_000, 10), false);
+  test('looks only briefly when it has many things to do at once, or for many', () => {
+    const busy = new Patience('auto');
+    assert.equal(after(busy, 40, 50_000, 10), false);
+    const many = new Patience('auto');
+    assert.equal(after(many, 40, 50_000, 1, true), false);
+    for (const patience of [busy, many]) {
+      const startNs = 1e9 + 41 * 50_000;
+      patience.found(1, 0, startNs);
+      assert.equal(patience.lasts(startNs), true);
+      assert.equal(patience.lasts(startNs + 4999), true);
+      assert.equal(patience.lasts(startNs + 5000), false);
+    }
   });
 
   test('never looks for longer than an answer may take', () => {

@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { LaneLoop, type LoopedSession } from './lane-loop.ts';
+import { Patience } from './patience.ts';
+
+/** Runs a loop over one session for some turns, and says how long each of them waited. */
+function waits(session: LoopedSession, turns: number): number[] {
+  const timeouts: number[] = [];
+  const lane = {
+    hasWork: false,
+    switches: 0,
+    turn: (timeoutNs: number): number => {
+      timeouts.push(timeoutNs);
+      return 0;
+    },
+  };
+  const loop = new LaneLoop({
+    lane,
+    sessions: () => [session],
+    patience: new Patience(0),
+    isRunning: () => timeouts.length < turns,
+    isAwaiting: () => false,
+  });
+  loop.run();
+  return timeouts;
+}
+
+describe('the loop of a lane', () => {
+  test('blocks when a session sleeps soundly', () => {
+    assert.deepEqual(waits({ turn: () => 0, prepareSleep: () => true }, 3), [0, -1, -1]);
+  });
+
+  test('looks at once when something comes at the last moment, each time', () => {
+    let waiting = 0;
+    const session: LoopedSession = {
+      turn: () => {
+        const done = waiting;
+        waiting = 0;
+        return done;
+      },
+      // A record that arrives between the last look and the announcement of sleep.
+      prepareSleep: () => {
+        waiting = 1;
+        return false;
+      },
+    };
+    assert.deepEqual(new Set(waits(session, 50)), new Set([0]));
+  });
+
+  test('does not spin where a session can neither sleep nor go on', () => {
+    const [first, second, ...others] = waits({ turn: () => 0, prepareSleep: () => false }, 10);
+    assert.deepEqual([first, second], [0, 0]);
+    assert.ok(others.every((timeoutNs) => timeoutNs > 0));
+  });
+});
