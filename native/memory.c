@@ -8,6 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define HUGE_BYTES ((size_t)2 << 20)
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 // Linux 6.1
+#endif
+
 static napi_value memfd_create_(napi_env env, napi_callback_info info) {
   napi_value argv[3];
   char name[64];
@@ -71,6 +76,15 @@ static int32_t free_slot(struct mr_state *state) {
   return slot;
 }
 
+// Where a huge page could lie, if the memory is large enough for one. Only a hint: another thread may be quicker.
+static void *place_for(size_t size) {
+  if (size < HUGE_BYTES) return NULL;
+  uint8_t *room = mmap(NULL, size + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return NULL;
+  munmap(room, size + HUGE_BYTES);
+  return room + (HUGE_BYTES - (uintptr_t)room % HUGE_BYTES) % HUGE_BYTES;
+}
+
 // Returns [number, ArrayBuffer], or -errno.
 static napi_value map(napi_env env, napi_callback_info info) {
   napi_value argv[5], buffer, result;
@@ -87,7 +101,7 @@ static napi_value map(napi_env env, napi_callback_info info) {
     free(mapping);
     return mr_return(env, -ENOMEM);
   }
-  void *addr = mmap(NULL, size, protection, MAP_SHARED | flags, fd, (off_t)offset);
+  void *addr = mmap(place_for(size), size, protection, MAP_SHARED | flags, fd, (off_t)offset);
   if (addr == MAP_FAILED) {
     int error = errno;
     free(mapping);
@@ -113,6 +127,15 @@ static napi_value advise_huge(napi_env env, napi_callback_info info) {
   size_t length;
   if (!mr_args(env, info, 3, argv) || !mr_range_args(env, argv, &start, &length)) return NULL;
   return mr_result(env, madvise(start, length, MADV_HUGEPAGE));
+}
+
+// Range: makes huge pages of it now, for all who have mapped it. -errno where some of it could not be.
+static napi_value collapse(napi_env env, napi_callback_info info) {
+  napi_value argv[3];
+  uint8_t *start;
+  size_t length;
+  if (!mr_args(env, info, 3, argv) || !mr_range_args(env, argv, &start, &length)) return NULL;
+  return mr_result(env, madvise(start, length, MADV_COLLAPSE));
 }
 
 static struct mr_mapping *take_from_table(napi_env env, napi_value number) {
@@ -212,6 +235,7 @@ MR_EXPORTS(memory) {
       MR_FUNCTION("seals", seals),
       MR_FUNCTION("map", map),
       MR_FUNCTION("adviseHuge", advise_huge),
+      MR_FUNCTION("collapse", collapse),
       MR_FUNCTION("unmap", unmap),
       MR_FUNCTION("forgetMapping", forget_mapping),
       MR_FUNCTION("copy", copy),

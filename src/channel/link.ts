@@ -6,6 +6,7 @@ import { type Address, monotonicNs, SharedMemory, Socket } from '../native/index
 import { addressOf, type Endpoint } from '../steering/index.ts';
 import { LEAST_WINDOW_BYTES } from './credits.ts';
 import { Flusher } from './flusher.ts';
+import { HugeRings } from './huge-rings.ts';
 import { IncomingRing } from './incoming-ring.ts';
 import { Indexer } from './indexer.ts';
 import {
@@ -79,6 +80,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   readonly #flusher: Flusher;
   readonly #reader: Reader;
   readonly #indexer: Indexer;
+  readonly #pages: HugeRings;
   #transport: Transport | undefined;
   #notifier: Notifier | undefined;
   #isClosed = false;
@@ -110,6 +112,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.#flusher = new Flusher(this.outgoing, options);
     this.#reader = new Reader(this.incoming, parts.ranges, this);
     this.#indexer = new Indexer(this.incoming);
+    this.#pages = new HugeRings(this.memory, geometry);
   }
 
   get isUp(): boolean {
@@ -129,9 +132,8 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   }
 
   get counters(): { recordsIn: number; recordsOut: number; bytesIn: number; bytesOut: number } {
-    const { records: recordsIn, bytes: bytesIn } = this.#reader;
-    const { records: recordsOut, bytes: bytesOut } = this.#writer;
-    return { recordsIn, recordsOut, bytesIn, bytesOut };
+    const [from, to] = [this.#reader, this.#writer];
+    return { recordsIn: from.records, recordsOut: to.records, bytesIn: from.bytes, bytesOut: to.bytes };
   }
 
   get readState(): ReadState {
@@ -145,7 +147,6 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     const stream = new Stream(id, this, socket, about, LEAST_WINDOW_BYTES, false);
     this.#streams.set(stream);
     this.#sockets.add(stream);
-    // It may have sent something before it was accepted.
     return true;
   }
 
@@ -214,10 +215,9 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     done += this.#writer.write();
     const isRoomNews = this.#index(transport, notifier);
     this.#flush(transport, notifier, isRoomNews);
-    const bytes = this.#reader.bytes + this.#writer.bytes;
-    done += Math.floor((bytes - this.#countedBytes) / MANY_BYTES);
-    this.#countedBytes = bytes;
-    return done;
+    const before = this.#countedBytes;
+    this.#countedBytes = this.#reader.bytes + this.#writer.bytes;
+    return done + Math.floor((this.#countedBytes - before) / MANY_BYTES);
   }
 
   /** True when the peer waits for the room that there is now. */
@@ -261,6 +261,9 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   /** Now and then. */
   beat(nowNs: number): void {
     if (this.#transport === undefined || this.#notifier === undefined) return;
+    this.#pages.consider(this.incoming.number, this.#reader.bytes);
+    // In shared memory the peer's is written instead.
+    if (this.#transport.window === undefined) this.#pages.consider(this.outgoing.number, this.#writer.bytes);
     // Also of a few records: so that what the peer shows of its ring is true.
     if (this.#indexer.hasNews) this.#indexer.publish(this.#transport, this.#notifier.mode);
     this.#pingSentNs = nowNs;
@@ -391,7 +394,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   /** Of an OPEN, so many words in. The peer can write there at any time: each word is read once. */
   #endpointAt(word: number): Endpoint {
     const at = this.incoming.payloadOffset / 4 + word;
-    const words = this.#words;
-    return { address: [words[at], words[at + 1], words[at + 2], words[at + 3]], port: words[at + 4] };
+    const [a, b, c, d, port] = this.#words.subarray(at, at + OPEN_ENDPOINT_WORDS);
+    return { address: [a, b, c, d], port };
   }
 }

@@ -19,6 +19,7 @@ interface MemoryCalls {
     flags: number,
   ): [id: number, buffer: ArrayBuffer] | number;
   adviseHuge(id: number, offset: number, length: number): number;
+  collapse(id: number, offset: number, length: number): number;
   unmap(id: number, buffer: ArrayBuffer): void;
   forgetMapping(id: number): void;
   copy(toId: number, toOffset: number, fromId: number, fromOffset: number, length: number): void;

@@ -119,6 +119,24 @@ describe('shared memory', () => {
     }
   });
 
+  test('what is there moves into huge pages, also for who has mapped it elsewhere', () => {
+    const MIB = 1024 * 1024;
+    using memory = SharedMemory.create({ sizeBytes: 6 * MIB + PAGE, name: 'to-be-huge' });
+    using other = SharedMemory.open(memory.duplicateFd());
+    const [here, there] = [memory, other].map(({ buffer }) => new Uint32Array(buffer));
+    for (let at = 0; at < here.length; at++) here[at] = at * 2_654_435_761;
+    const isHuge = memory.useHugePages(PAGE, 6 * MIB);
+    for (let at = 0; at < here.length; at++) {
+      if (there[at] === (at * 2_654_435_761) >>> 0 && here[at] === there[at]) continue;
+      assert.fail(`word ${at} has changed`);
+    }
+    const mapped = readFileSync('/proc/self/smaps', 'utf8').match(/to-be-huge.*?^ShmemPmdMapped: +\d+/gms) ?? [];
+    const sizes = mapped.map((text) => Number(text.slice(text.lastIndexOf(' '))));
+    // The first page is outside of the range: two whole huge pages are left, in both.
+    assert.deepEqual(sizes, isHuge ? [4096, 4096] : [0, 0]);
+    assert.equal(memory.useHugePages(0, MIB), false);
+  });
+
   test('copies between and within memories equal those of a plain array', () => {
     using first = SharedMemory.create({ sizeBytes: 256 });
     using second = SharedMemory.create({ sizeBytes: 256 });

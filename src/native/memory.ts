@@ -120,6 +120,16 @@ export class SharedMemory implements Disposable {
     return this.#id;
   }
 
+  /**
+   * Moves what is there into huge pages, for all who have mapped it, whatever shmem_enabled says (not `deny`). Takes about a
+   * millisecond for each. Only whole ones within the range. False where some could not be: nothing is lost by it.
+   */
+  useHugePages(offset: number, sizeBytes: number): boolean {
+    const start = Math.ceil(offset / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES;
+    const end = Math.floor((offset + sizeBytes) / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES;
+    return end > start && addon.collapse(this.#id, start, end - start) === 0;
+  }
+
   /** The descriptor, for passing on: who maps it sees the same bytes. */
   get fd(): number {
     return this.#file.fd;
