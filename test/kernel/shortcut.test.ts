@@ -1,5 +1,4 @@
 // Tests of the shortcut: the same bytes in the same order, limits that hold, and nothing left behind.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';

@@ -1,5 +1,4 @@
 // Tests of `skmsg`, the first seed's method: what works through proxy sockets, and what does not, as measured.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
