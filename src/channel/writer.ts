@@ -45,7 +45,7 @@ export class Writer {
   /** Says what is to be said, then lets those go on that waited for room. How much was done. */
   write(): number {
     const before = this.records;
-    this.#writePings();
+    if (this.#pings.length > 0) this.#writePings();
     if (this.#speakers.length > 0) this.#speak();
     if (this.#waiting.length > 0 && this.#ring.fits(0)) this.#resume();
     return this.records - before;

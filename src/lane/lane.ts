@@ -83,12 +83,19 @@ export class Lane implements Disposable {
     for (let index = 0; index < count; index++) {
       this.#watched[this.#poller.token(index)]?.onEvents(this.#poller.events(index));
     }
-    for (let index = 0; index < resuming.length; index++) resuming[index].resume();
     const resumed = resuming.length;
-    resuming.length = 0;
+    // To empty an array takes V8 longer than the rest of a turn that finds nothing: only when there is something in it.
+    if (resumed > 0) {
+      for (let index = 0; index < resumed; index++) resuming[index].resume();
+      resuming.length = 0;
+    }
+    if (this.#leavingTokens.length > 0) this.#freeLeaving();
+    return count + resumed;
+  }
+
+  #freeLeaving(): void {
     for (let index = 0; index < this.#leavingTokens.length; index++) this.#freeTokens.push(this.#leavingTokens[index]);
     this.#leavingTokens.length = 0;
-    return count + resumed;
   }
 
   close(): void {

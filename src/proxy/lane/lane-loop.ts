@@ -48,11 +48,12 @@ export class LaneLoop {
         return;
       }
       if (lane.hasWork) continue;
+      const nowNs = monotonicNs();
       if (done > 0) {
         hasLooked = false;
-        patience.found(done, lane.switches, monotonicNs());
+        patience.found(done, lane.switches, nowNs);
       }
-      if (patience.lasts(monotonicNs())) continue;
+      if (patience.lasts(nowNs)) continue;
       if (this.#maySleep(sessions)) {
         hasLooked = false;
         timeoutNs = -1;
