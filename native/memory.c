@@ -120,22 +120,17 @@ static napi_value map(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// Range: asks for transparent huge pages. -EINVAL where the kernel has none; how many come, if any, is its affair.
+// Range, is_now: asks for transparent huge pages, where what is touched later gets them; or makes them now, for all who
+// have mapped it. -EINVAL where the kernel has none, another -errno where some of it could not be.
 static napi_value advise_huge(napi_env env, napi_callback_info info) {
-  napi_value argv[3];
+  napi_value argv[4];
   uint8_t *start;
   size_t length;
-  if (!mr_args(env, info, 3, argv) || !mr_range_args(env, argv, &start, &length)) return NULL;
-  return mr_result(env, madvise(start, length, MADV_HUGEPAGE));
-}
-
-// Range: makes huge pages of it now, for all who have mapped it. -errno where some of it could not be.
-static napi_value collapse(napi_env env, napi_callback_info info) {
-  napi_value argv[3];
-  uint8_t *start;
-  size_t length;
-  if (!mr_args(env, info, 3, argv) || !mr_range_args(env, argv, &start, &length)) return NULL;
-  return mr_result(env, madvise(start, length, MADV_COLLAPSE));
+  int32_t is_now;
+  if (!mr_args(env, info, 4, argv) || !mr_range_args(env, argv, &start, &length) || !mr_int(env, argv[3], &is_now)) {
+    return NULL;
+  }
+  return mr_result(env, madvise(start, length, is_now ? MADV_COLLAPSE : MADV_HUGEPAGE));
 }
 
 static struct mr_mapping *take_from_table(napi_env env, napi_value number) {
@@ -235,7 +230,6 @@ MR_EXPORTS(memory) {
       MR_FUNCTION("seals", seals),
       MR_FUNCTION("map", map),
       MR_FUNCTION("adviseHuge", advise_huge),
-      MR_FUNCTION("collapse", collapse),
       MR_FUNCTION("unmap", unmap),
       MR_FUNCTION("forgetMapping", forget_mapping),
       MR_FUNCTION("copy", copy),

@@ -13,7 +13,8 @@ export function makeFolder(path: string, mode = 0o755): void {
     const { code, message } = error as NodeJS.ErrnoException;
     const isForbidden = code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
     const blame = isForbidden ? 'MILLRACE_ERR_PERMISSION' : 'MILLRACE_ERR_USAGE';
-    throw new MillraceError(blame, `make the folder ${folder}: ${message}`, { cause: error });
+    const advice = isForbidden ? '; name one that this user may write to, or run as root' : '';
+    throw new MillraceError(blame, `make the folder ${folder}: ${message}${advice}`, { cause: error });
   }
 }
 

@@ -18,8 +18,7 @@ interface MemoryCalls {
     protection: number,
     flags: number,
   ): [id: number, buffer: ArrayBuffer] | number;
-  adviseHuge(id: number, offset: number, length: number): number;
-  collapse(id: number, offset: number, length: number): number;
+  adviseHuge(id: number, offset: number, length: number, isNow: 0 | 1): number;
   unmap(id: number, buffer: ArrayBuffer): void;
   forgetMapping(id: number): void;
   copy(toId: number, toOffset: number, fromId: number, fromOffset: number, length: number): void;

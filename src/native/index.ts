@@ -21,7 +21,13 @@ export {
   pathWords,
   stepWords,
 } from './ibverbs.ts';
-export { type CreateMemoryOptions, copyMemory, type OpenMemoryOptions, SharedMemory } from './memory.ts';
+export {
+  type CreateMemoryOptions,
+  copyMemory,
+  HUGE_PAGE_BYTES,
+  type OpenMemoryOptions,
+  SharedMemory,
+} from './memory.ts';
 export { MAX_PACKETS, NOT_WHOLE, PacketCheck, PacketSeal } from './packets.ts';
 export { failAllPagers, failPagersOf, Pager, type PagerCounters, type PagerOptions } from './pager.ts';
 export { Poller, pollEvents } from './poller.ts';

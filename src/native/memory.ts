@@ -12,7 +12,7 @@ const PROT_READ = 1;
 const PROT_WRITE = 2;
 const MAP_POPULATE = 0x8000;
 const F_SEAL_SHRINK = 0x0002;
-const HUGE_PAGE_BYTES = 2 * 1024 * 1024;
+export const HUGE_PAGE_BYTES = 2 * 1024 * 1024;
 
 export interface CreateMemoryOptions {
   readonly sizeBytes: number;
@@ -74,7 +74,7 @@ export class SharedMemory implements Disposable {
     const isAdvised = hugePages === 'transparent';
     const memory = undo.use(new SharedMemory(file, 0, sizeBytes, populate && !isAdvised, false));
     if (isAdvised) {
-      addon.adviseHuge(memory.id, 0, sizeBytes);
+      addon.adviseHuge(memory.id, 0, sizeBytes, 0);
       // Only now: what was touched before keeps its small pages.
       if (populate) new Uint8Array(memory.buffer).fill(0);
     }
@@ -127,7 +127,7 @@ export class SharedMemory implements Disposable {
   useHugePages(offset: number, sizeBytes: number): boolean {
     const start = Math.ceil(offset / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES;
     const end = Math.floor((offset + sizeBytes) / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES;
-    return end > start && addon.collapse(this.#id, start, end - start) === 0;
+    return end > start && addon.adviseHuge(this.#id, start, end - start, 1) === 0;
   }
 
   /** The descriptor, for passing on: who maps it sees the same bytes. */

@@ -2,9 +2,8 @@
 
 import { readFileSync } from 'node:fs';
 import { SystemError, UsageError } from '../errors.ts';
+import { HUGE_PAGE_BYTES } from '../native/index.ts';
 import { BlockQueue } from './block-queue.ts';
-
-const HUGE_PAGE_BYTES = 2 * 1024 * 1024;
 
 export interface StreamOptions {
   /** What is mapped, sent and given back at once: a power of two, 64 KiB to 64 MiB. Default 4 MiB. */

@@ -53,6 +53,17 @@ describe('patience', () => {
     assert.equal(looks(patience, startNs + 200_000_000, 60_000), true);
   });
 
+  test('does not take a nap of its own for an interruption', () => {
+    const patience = new Patience('auto');
+    assert.equal(after(patience, 40, 50_000, 1), true);
+    const startNs = 1e9 + 41 * 50_000;
+    patience.found(1, 0, startNs);
+    assert.equal(looks(patience, startNs, 300_000), false);
+    assert.equal(patience.lasts(startNs + 500_000), false);
+    patience.found(1, 0, startNs + 520_000);
+    assert.equal(looks(patience, startNs + 520_000, 60_000), true);
+  });
+
   test('looks only briefly when it has many things to do at once, or for many', () => {
     const busy = new Patience('auto');
     assert.equal(after(busy, 40, 50_000, 10), false);

@@ -12,7 +12,7 @@ const MAX_LOOK_NS = 300_000;
 const BRIEF_LOOK_NS = 5000;
 /** Things at once, from which on a lane is busy rather than waiting for an answer. */
 const BUSY = 2;
-/** So does one that turns to another stream more often than this. */
+/** So is one whose waits end with another stream than the last more often than this. */
 const MANY_STREAMS = 0.5;
 /** Each wait counts for so much of what is known. */
 const SHARE = 1 / 8;
@@ -62,9 +62,12 @@ export class Patience {
     if (!isAnswerDue || nowNs < this.#bannedUntilNs) return idleNs < BRIEF_LOOK_NS;
     if (this.#lookedNs !== 0 && nowNs - this.#lookedNs > INTERRUPTED_NS) {
       this.#bannedUntilNs = nowNs + BAN_NS;
+      this.#lookedNs = 0;
       return false;
     }
-    this.#lookedNs = nowNs;
-    return idleNs < MAX_LOOK_NS;
+    const isLooking = idleNs < MAX_LOOK_NS;
+    // What it sleeps from here on is no interruption.
+    this.#lookedNs = isLooking ? nowNs : 0;
+    return isLooking;
   }
 }

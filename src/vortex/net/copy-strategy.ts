@@ -4,7 +4,7 @@
 // The buffers are few on purpose: together they stay in the processor's cache, so that the second copy of a piece does not
 // go to memory again.
 
-import { copyMemory, SharedMemory } from '../../native/index.ts';
+import { copyMemory, HUGE_PAGE_BYTES, SharedMemory } from '../../native/index.ts';
 import { access, type Mr, type RemoteRegion } from '../../verbs/index.ts';
 import type { BlockQueue } from '../block-queue.ts';
 import { freeHugePages } from '../options.ts';
@@ -16,7 +16,6 @@ import { countOf, noticeOf, VerbsPath } from './verbs-path.ts';
 const MAX_PIECE_BYTES = 512 * 1024;
 /** Buffers at each end. */
 const PIECES = 8;
-const HUGE_PAGE_BYTES = 2 * 1024 * 1024;
 const PIECES_A_TURN = 64;
 
 /** Part of the protocol: a piece has this length unless its block ends before. Divides every block. */
