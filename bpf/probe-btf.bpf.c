@@ -22,12 +22,6 @@ int probe_core_read(void *ctx) {
   return task->tgid;
 }
 
-// When a connection ends, without needing tracefs. The event is host-wide: steering matches on the socket cookie.
-SEC("tp_btf/tcp_destroy_sock")
-int probe_tcp_destroy_sock(void *ctx) {
-  return 0;
-}
-
 // How the shortcut reads the receive position of a socket whose address it has kept as a number.
 SEC("sk_msg")
 int probe_rdonly_cast(struct sk_msg_md *msg) {

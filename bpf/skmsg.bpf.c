@@ -3,16 +3,15 @@
 // stands for its other end. What the program sends is put into the proxy socket's queue, and what the daemon sends on
 // the proxy socket into the program's. The connection itself carries nothing but its end.
 //
-//  sockops           gives an established connection a proxy socket of the pool, and tells the daemon
-//  sk_msg            redirects, both ways
-//  cgroup_skb        holds the FIN back until the daemon says that all before it was delivered
-//  tcp_destroy_sock  takes the connection and its proxy socket apart, and tells the daemon
+//  sockops     gives an established connection a proxy socket of the pool, takes the two apart when the connection is
+//              closed, and tells the daemon of both
+//  sk_msg      redirects, both ways
+//  cgroup_skb  holds the FIN back until the daemon says that all before it was delivered
 //
 // Nothing here limits what a program sends: docs/steering-skmsg.md says what that means.
 #include "socket.bpf.h"
 
 #define ETHERTYPE_IPV4 0x0800
-#define STATE_CLOSED 7
 #define IPV6_HEADER_BYTES 40
 #define TCP_FLAGS_OFFSET 13
 #define TCP_FIN 1
@@ -73,18 +72,27 @@ struct {
 
 // A call of a program here. Should the callee be on this host as well, both ends are taken over or none.
 struct proxied_call {
-  __u64 cookie; // of the caller
-  __u64 socket; // its tcp_sock: only ever read, and only by BPF_CORE_READ
-  __u64 callee_proxy;
-  __u32 first_seq; // of the caller, by which the callee knows it
-  __u32 is_local;
+  __u64 cookie;       // of the caller
+  __u64 socket;       // its tcp_sock: only ever read, and only by BPF_CORE_READ
+  __u64 callee_proxy; // CALLEE_UNSEEN, CALLEE_WITHOUT or CALLEE_SETTLED, or else the proxy socket that waits for the
+                      // callee
+  __u32 first_seq;    // of the caller, by which the callee knows it
 };
+
+// A proxy socket has one owner at a time: the queue of free ones, a call, or a connection. Requests of two namespaces
+// come to one call at once, and so does the caller's end: callee_proxy goes from CALLEE_UNSEEN to what was reserved by
+// compare and exchange, and from there to CALLEE_SETTLED by exchange. Who gets a proxy socket out of it owns it; who
+// could not put one in gives it back.
+#define CALLEE_UNSEEN 0
+#define CALLEE_WITHOUT 1
+#define CALLEE_SETTLED 2
 
 // By the caller's end, which two network namespaces may share: who comes while another call under it is under way stays
 // with TCP, so that what is found here is one call's from the first to the last.
 struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct pair);
   __type(value, struct proxied_call);
 } proxied_calls SEC(".maps");
@@ -137,6 +145,12 @@ static __always_inline void give_back(__u64 proxy) {
   if (proxy) bpf_map_push_elem(&free_sockets, &proxy, 0);
 }
 
+// Says when this connection is closed, however that comes about. Tracing programs (tcp_destroy_sock) do not: the kernel
+// leaves them out now and then, for all that run on a processor.
+static __always_inline void watch_close(struct bpf_sock_ops *ctx) {
+  bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
 // False when the connection stays with TCP; the proxy socket is then free again.
 static __always_inline bool take_over(struct bpf_sock_ops *ctx, bool is_caller, __u64 proxy) {
   struct bpf_sock *sk = ctx->sk;
@@ -152,6 +166,7 @@ static __always_inline bool take_over(struct bpf_sock_ops *ctx, bool is_caller, 
   // Nobody may stand for a connection that the daemon does not hear of.
   if (!event || !number || bpf_map_update_elem(&socket_association, &proxy, &association, BPF_ANY)) goto undo;
   if (bpf_sock_hash_update(ctx, &intercepted_sockets, &cookie, BPF_ANY)) goto undo;
+  watch_close(ctx);
   number->proxy = proxy;
   number->kind = 0;
   struct pair pair = {};
@@ -181,25 +196,15 @@ static __always_inline void take_apart(__u64 proxy) {
   bpf_ringbuf_submit(event, 0);
 }
 
-// A socket that is used again starts afresh, and without what nobody read the last time.
-static __always_inline void forget_last_call(struct bpf_sock_ops *ctx) {
-  struct bpf_sock *sk = ctx->sk;
-  const struct proxy_request *number = sk ? bpf_sk_storage_get(&proxy_numbers, sk, NULL, 0) : NULL;
-  if (!number || number->kind == PROXY_REQUEST_OFFER) return;
-  const __u64 cookie = bpf_get_socket_cookie(ctx);
-  take_apart(number->proxy);
-  bpf_sk_storage_delete(&proxy_numbers, sk);
-  bpf_map_delete_elem(&intercepted_sockets, &cookie);
+// The proxy socket that waits for a call's callee, zero if there is none. From now on there will be none.
+static __always_inline __u64 settle(struct proxied_call *call) {
+  const __u64 proxy = __sync_lock_test_and_set(&call->callee_proxy, CALLEE_SETTLED);
+  return proxy > CALLEE_SETTLED ? proxy : 0;
 }
 
-// Whether the call is still under way: its socket may be gone, closed, or used for another one.
-static __always_inline bool is_under_way(const struct proxied_call *call) {
-  const struct sock *sk = (const struct sock *)call->socket;
-  const struct tcp_sock *tcp = (const struct tcp_sock *)call->socket;
-  if ((__u64)BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != call->cookie) return false;
-  // The SYN counts as one.
-  if (BPF_CORE_READ(tcp, write_seq) - call->first_seq > 1) return false;
-  return BPF_CORE_READ(sk, __sk_common.skc_state) != STATE_CLOSED;
+static __always_inline void end_call(const struct pair *self, struct proxied_call *call) {
+  give_back(settle(call));
+  bpf_map_delete_elem(&proxied_calls, self);
 }
 
 static __always_inline void call_through_proxy(struct bpf_sock_ops *ctx) {
@@ -212,11 +217,7 @@ static __always_inline void call_through_proxy(struct bpf_sock_ops *ctx) {
   fill_pair(&self, ctx);
   const __u64 cookie = bpf_get_socket_cookie(ctx);
   const struct proxied_call call = {.cookie = cookie, .socket = (__u64)tcp, .first_seq = BPF_CORE_READ(tcp, write_seq)};
-  if (!bpf_map_update_elem(&proxied_calls, &self, &call, BPF_NOEXIST)) return;
-  const struct proxied_call *other = bpf_map_lookup_elem(&proxied_calls, &self);
-  if (!other || (other->cookie != cookie && is_under_way(other))) return;
-  give_back(other->callee_proxy); // nobody came for it
-  bpf_map_update_elem(&proxied_calls, &self, &call, BPF_ANY);
+  if (!bpf_map_update_elem(&proxied_calls, &self, &call, BPF_NOEXIST)) watch_close(ctx);
 }
 
 // Of a connection request, whose caller has not heard of it yet: the callee's proxy socket is chosen first.
@@ -224,22 +225,21 @@ static __always_inline void reserve_for_callee(struct bpf_sock_ops *ctx) {
   struct pair callers = {};
   fill_callers_pair(&callers, ctx);
   struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &callers);
-  if (!call || call->is_local) return;
-  call->is_local = 1;
-  call->callee_proxy = free_proxy();
+  if (!call || call->callee_proxy != CALLEE_UNSEEN) return;
+  const __u64 proxy = free_proxy();
+  const __u64 choice = proxy ? proxy : CALLEE_WITHOUT;
+  if (__sync_val_compare_and_swap(&call->callee_proxy, CALLEE_UNSEEN, choice) != CALLEE_UNSEEN) give_back(proxy);
 }
 
 static __always_inline void take_over_caller(struct bpf_sock_ops *ctx) {
   struct pair self = {};
   fill_pair(&self, ctx);
-  const struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &self);
+  struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &self);
   if (!call || call->cookie != bpf_get_socket_cookie(ctx)) return; // or the same addresses in another namespace
   const __u64 callee_proxy = call->callee_proxy;
-  const bool is_local = call->is_local;
-  const bool is_possible = !is_local || callee_proxy;
-  if (is_possible && take_over(ctx, true, free_proxy()) && is_local) return; // the callee is next
-  bpf_map_delete_elem(&proxied_calls, &self);
-  if (is_local) give_back(callee_proxy);
+  const bool is_taken = callee_proxy != CALLEE_WITHOUT && take_over(ctx, true, free_proxy());
+  if (is_taken && callee_proxy != CALLEE_UNSEEN) return; // the callee is next
+  end_call(&self, call);
 }
 
 // Whether the packet that is being received, the last one of the handshake, was sent by this caller. Addresses and
@@ -259,9 +259,9 @@ static __always_inline void take_over_callee(struct bpf_sock_ops *ctx) {
   struct proxy_target target = {};
   struct tcp_sock *tcp = ctx->sk ? bpf_skc_to_tcp_sock(ctx->sk) : NULL;
   fill_callers_pair(&callers, ctx);
-  const struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &callers);
-  if (tcp && call && call->is_local && is_called_by(ctx, tcp, call)) {
-    take_over(ctx, false, call->callee_proxy);
+  struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &callers);
+  if (tcp && call && call->callee_proxy != CALLEE_UNSEEN && is_called_by(ctx, tcp, call)) {
+    take_over(ctx, false, settle(call));
     // Last: the daemon hears of both ends before another call can begin under the same addresses.
     bpf_map_delete_elem(&proxied_calls, &callers);
     return;
@@ -272,11 +272,25 @@ static __always_inline void take_over_callee(struct bpf_sock_ops *ctx) {
   if (bpf_map_lookup_elem(&proxy_targets, &target)) take_over(ctx, false, free_proxy());
 }
 
+// The socket may be used again: it keeps nothing of this connection, and not what nobody read.
+static __always_inline void closed(struct bpf_sock_ops *ctx) {
+  struct pair self = {};
+  fill_pair(&self, ctx);
+  const __u64 cookie = bpf_get_socket_cookie(ctx);
+  struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &self);
+  if (call && call->cookie == cookie) end_call(&self, call);
+  struct bpf_sock *sk = ctx->sk;
+  const struct proxy_request *number = sk ? bpf_sk_storage_get(&proxy_numbers, sk, NULL, 0) : NULL;
+  if (!number || number->kind == PROXY_REQUEST_OFFER) return;
+  take_apart(number->proxy);
+  bpf_sk_storage_delete(&proxy_numbers, sk);
+  bpf_map_delete_elem(&intercepted_sockets, &cookie);
+}
+
 SEC("sockops")
 int skmsg_sockops(struct bpf_sock_ops *ctx) {
   switch (ctx->op) {
   case BPF_SOCK_OPS_TCP_CONNECT_CB:
-    forget_last_call(ctx);
     call_through_proxy(ctx);
     return 1;
   case BPF_SOCK_OPS_RWND_INIT:
@@ -287,6 +301,9 @@ int skmsg_sockops(struct bpf_sock_ops *ctx) {
     return 1;
   case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
     take_over_callee(ctx);
+    return 1;
+  case BPF_SOCK_OPS_STATE_CB:
+    if (ctx->args[1] == BPF_TCP_CLOSE) closed(ctx);
     return 1;
   default:
     return 1;
@@ -333,15 +350,6 @@ int skmsg_gate(struct __sk_buff *skb) {
   if (association->delivered >= association->sent) return 1;
   count_skmsg(SKMSG_HELD_FINS);
   return 0; // TCP tries again
-}
-
-SEC("tp_btf/tcp_destroy_sock")
-int skmsg_destroyed(__u64 *ctx) {
-  // The event is for all sockets of the machine.
-  struct sock *sk = (struct sock *)ctx[0];
-  const struct proxy_request *number = bpf_sk_storage_get(&proxy_numbers, sk, NULL, 0);
-  if (number && number->kind != PROXY_REQUEST_OFFER) take_apart(number->proxy);
-  return 0;
 }
 
 SEC("syscall")

@@ -74,7 +74,7 @@ function builds() {
   const bpfHeaders = sources('bpf', /\.h$/);
   const bpf = sources('bpf', /\.bpf\.c$/).map((source) => {
     const output = `build/bpf/${source.slice('bpf/'.length, -'.c'.length)}.o`;
-    const flags = ['-O2', '-g', '-target', 'bpf', '-D__TARGET_ARCH_x86', '-I/usr/include/x86_64-linux-gnu'];
+    const flags = ['-O2', '-g', '-target', 'bpf', '-mcpu=v3', '-D__TARGET_ARCH_x86', '-I/usr/include/x86_64-linux-gnu'];
     return compileStep(`BPF ${source}`, [source, ...bpfHeaders], output, [
       ['clang-19', ...flags, ...warnings, '-c', source, '-o', output],
     ]);

@@ -8,7 +8,7 @@ export interface BpfQuestion extends Question {
   readonly programs: readonly string[];
   readonly maps: readonly string[];
   /** What is done with the program after loading it; `create` only creates a map. */
-  readonly how: 'create' | 'cgroup' | 'map' | 'trace' | 'run' | 'load';
+  readonly how: 'create' | 'cgroup' | 'map' | 'run' | 'load';
 }
 
 const base = { group: 'steering', object: 'probe.bpf.o', maps: [] } as const;
@@ -134,16 +134,6 @@ export const bpfQuestions: readonly BpfQuestion[] = [
     fix: newerKernel('CONFIG_DEBUG_INFO_BTF=y', '5.14'),
     programs: ['probe_core_read'],
     how: 'run',
-  },
-  {
-    ...withBtf,
-    id: 'tcp-destroy-sock',
-    title: 'end of connections (tcp_destroy_sock)',
-    neededBy: ['skmsg'],
-    consequence: 'sk_msg steering cannot tell when a connection has ended, and would leak its entries',
-    fix: newerKernel('CONFIG_DEBUG_INFO_BTF=y and CONFIG_BPF_EVENTS=y', '5.5'),
-    programs: ['probe_tcp_destroy_sock'],
-    how: 'trace',
   },
   {
     ...withBtf,

@@ -71,9 +71,6 @@ function tryLoaded(object: BpfObject, question: BpfQuestion, cgroupPath: string 
     case 'map':
       object.attachToMap(program, map).close();
       return { answer: 'yes', detail: 'loaded, attached to a sockhash, detached' };
-    case 'trace':
-      object.attachTracing(program).close();
-      return { answer: 'yes', detail: 'loaded, attached, detached' };
     case 'run': {
       const seen = object.run(program);
       if (seen === process.pid) return { answer: 'yes', detail: 'a program read our process id out of the kernel' };

@@ -131,11 +131,6 @@ export class BpfObject implements Disposable {
     return this.#keep(new BpfLink(check(nameableErrno(link), 'bpf_link_create', `${program} to descriptor ${target}`)));
   }
 
-  /** Attaches a tracing program, whose section names its target. */
-  attachTracing(program: string): BpfLink {
-    return this.attach(program, 0);
-  }
-
   /** Attaches an sk_msg or sk_skb program to a sockmap or sockhash of this object. */
   attachToMap(program: string, map: string): BpfAttachment {
     const [programFd, mapFd, type] = [this.programFd(program), this.mapFd(map), this.#attachType(program)];

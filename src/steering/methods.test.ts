@@ -11,7 +11,6 @@ const connect: Method = {
   hooks: [],
   daemonHooks: [],
   verdicts: [],
-  tracings: [],
   calls: [],
   maps: [],
   pins: [],

@@ -13,8 +13,6 @@ export interface Method {
   readonly daemonHooks: readonly string[];
   /** Programs on maps of sockets. */
   readonly verdicts: readonly (readonly [program: string, map: string])[];
-  /** Programs on tracepoints, of the whole machine. */
-  readonly tracings: readonly string[];
   /** Programs that user space runs. */
   readonly calls: readonly string[];
   readonly maps: readonly string[];
@@ -29,7 +27,6 @@ const connect: Method = {
   hooks: ['steer_connect4', 'steer_connect6', 'steer_getpeername4', 'steer_getpeername6', 'steer_sockops'],
   daemonHooks: [],
   verdicts: [],
-  tracings: [],
   calls: ['steer_whoami'],
   maps: [
     'settings',
@@ -52,7 +49,6 @@ const shortcut: Method = {
   hooks: ['shortcut_sockops'],
   daemonHooks: ['shortcut_door_sockops'],
   verdicts: [['shortcut_message', 'shortcut_sockets']],
-  tracings: [],
   calls: ['shortcut_trial'],
   maps: ['wanted', 'shortcut_sockets', 'links', 'memberships', 'shortcut_counts', 'trial_sockets', 'trial_charge'],
   pins: ['wanted', 'shortcut_sockets', 'links', 'shortcut_counts'],
@@ -64,7 +60,6 @@ const skmsg: Method = {
   hooks: ['skmsg_sockops', 'skmsg_gate'],
   daemonHooks: [],
   verdicts: [['skmsg_message', 'intercepted_sockets']],
-  tracings: ['skmsg_destroyed'],
   calls: ['skmsg_ask'],
   maps: [
     'intercepted_sockets',
@@ -125,11 +120,10 @@ function tryToLoad(bytes: Uint8Array, chosen: readonly Method[], missing: Map<st
 }
 
 function load(bytes: Uint8Array, chosen: readonly Method[]): BpfObject {
-  const programs = chosen.flatMap(({ hooks, daemonHooks, verdicts, tracings, calls }) => [
+  const programs = chosen.flatMap(({ hooks, daemonHooks, verdicts, calls }) => [
     ...hooks,
     ...daemonHooks,
     ...verdicts.map(([name]) => name),
-    ...tracings,
     ...calls,
   ]);
   // Constants of the object are a map, too.

@@ -98,11 +98,10 @@ export class Steering implements Disposable {
     for (const name of mapNames) pins.pin(object.mapFd(name), name);
     const own = isServed ? ownCgroupOutside(cgroup) : null;
     const daemon = own === null ? null : undo.use(Fd.open(own, constants.O_RDONLY | constants.O_DIRECTORY));
-    for (const { hooks, daemonHooks, verdicts: onMaps, tracings, pins: kept } of loaded.methods) {
+    for (const { hooks, daemonHooks, verdicts: onMaps, pins: kept } of loaded.methods) {
       for (const name of kept) pins.pin(object.mapFd(name), name);
       // First what is done with sockets, then what puts them there.
       for (const [program, map] of onMaps) pinAttachment(pins, object.attachToMap(program, map), program);
-      for (const name of tracings) pins.pin(object.attachTracing(name).fd, name);
       for (const hook of hooks) pins.pin(object.attach(hook, target.fd).fd, hook);
       if (daemon === null) continue;
       for (const hook of daemonHooks) pins.pin(object.attach(hook, daemon.fd).fd, hook);

@@ -175,12 +175,6 @@ describe('a BPF object in the kernel', { skip }, () => {
     assert.equal(object.run('probe_core_read'), process.pid);
   });
 
-  test('a tracing program is attached to what its section names', () => {
-    const withTypes = readFileSync(objectPath('probe-btf.bpf.o'));
-    using object = BpfObject.load(withTypes, { name: 'probe-btf', programs: ['probe_tcp_destroy_sock'] });
-    object.attachTracing('probe_tcp_destroy_sock').close();
-  });
-
   test('a map is made by itself, and nonsense is refused by the kernel', () => {
     using map = BpfMap.create({ type: 'hash', name: 'probe_map', keyBytes: 4, valueBytes: 8, maxEntries: 16 });
     assert.ok(map.fd >= 0);

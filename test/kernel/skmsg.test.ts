@@ -10,6 +10,11 @@ import { RunningProgram } from './steering/running-program.ts';
 
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;
 
+/** Nothing of this thread runs meanwhile. */
+function standStill(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+}
+
 describe('connections that proxy sockets stand for', { skip }, () => {
   let world: SkmsgWorld;
   before(async () => {
@@ -122,6 +127,13 @@ describe('connections that proxy sockets stand for', { skip }, () => {
     for (const { right, wrong } of await Promise.all(meetings)) assert.deepEqual([right > 0, wrong], [true, 0]);
     assert.ok(world.relay.pairs > pairs, 'none was taken over');
     await eventually('all proxy sockets are free', () => world.pool.takenCount === 0 && world.pool.freeCount === 64);
+    // None of them waits for a callee that will never come: all 64 can be had at once.
+    const [before, earlier] = [world.relay.pairs, world.pool.counters()];
+    const crowd = world.run('crowd', 32);
+    standStill(500); // no refill while they connect
+    await crowd;
+    assert.equal(world.relay.pairs - before, 32);
+    assert.equal(world.pool.counters().noProxy, earlier.noProxy);
   });
 
   test('a program whose daemon is gone gets an error, and no hole in its stream', async () => {
