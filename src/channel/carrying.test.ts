@@ -73,6 +73,18 @@ for (const wire of wires) {
       await joined.assertNothingIsLeft();
     });
 
+    test('a server that speaks and resets before its daemon knows that it took the call is heard, too', async () => {
+      await using joined = await Joined.up({ devices });
+      const [client, server] = await joined.connect();
+      server.toSend = 6000;
+      // Nothing of the daemon runs here.
+      while (server.sent < 6000 || server.socket.unacknowledgedBytes > 0) server.step();
+      server.reset();
+      await joined.until('the client is reset', () => client.error !== '');
+      assert.deepEqual([client.received, client.error], [6000, 'ECONNRESET']);
+      await joined.assertNothingIsLeft();
+    });
+
     test('two hundred streams at once, in sizes and at paces of their own, are all exact', async () => {
       const dice = new Dice(7);
       await using joined = await Joined.up({ devices });

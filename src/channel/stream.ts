@@ -84,6 +84,8 @@ export class Stream implements Watched, Resumable {
   #mustDrain = false;
   /** The program was reset. */
   #hasError = false;
+  /** It was before we knew that it had taken the call: the kernel told once, and calls it an end from then on. */
+  #endsInReset = false;
   #isQueued = false;
   #isWaitingForRoom = false;
   /** Said, or about to be said in order: nothing comes after it. */
@@ -213,10 +215,10 @@ export class Stream implements Watched, Resumable {
     if (count === AGAIN) {
       this.#isReadable = false;
       this.#mustDrain = false;
-    } else if (count === 0) {
+    } else if (count === 0 && !this.#endsInReset) {
       this.#isReadable = false;
       this.#shutHere();
-    } else if (count < 0) {
+    } else if (count <= 0) {
       this.#isReadable = false;
       this.#failed();
     } else if (size < room && !this.#mustDrain) {
@@ -236,7 +238,7 @@ export class Stream implements Watched, Resumable {
 
   #finishConnect(): void {
     try {
-      this.#socket.finishConnect();
+      this.#endsInReset = !this.#socket.finishConnect();
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
       this.refuse(-error.errno);
@@ -373,7 +375,7 @@ export class Stream implements Watched, Resumable {
   look(): void {
     this.#deliverHeld();
     if (this.#socket.isClosed) return;
-    const waiting = this.#held.count + this.#socket.unsentBytes;
+    const waiting = this.#held.count + this.#socket.unacknowledgedBytes;
     this.#idleLooks = waiting === this.#lastWaiting ? this.#idleLooks + 1 : 0;
     this.#lastWaiting = waiting;
     if (waiting === 0 || this.#idleLooks >= PATIENCE_LOOKS) this.#closeSocket(true);
@@ -404,9 +406,9 @@ export class Stream implements Watched, Resumable {
     else if (this.#isShutThere) this.#shutDown();
   }
 
-  /** All that the peer sent before its reset was given to the socket: once it has left, the program is reset. */
+  /** The socket was given all that the peer sent before its reset: once it is there, which a reset could overtake, the program is reset. */
   #die(): void {
-    if (this.#isShutDown || this.#socket.unsentBytes === 0) this.#closeSocket(true);
+    if (this.#isShutDown || this.#socket.unacknowledgedBytes === 0) this.#closeSocket(true);
     else this.#owner.parts.lookAfter(this);
   }
 

@@ -25,8 +25,7 @@ const MSG_OOB = 1;
 const MSG_PEEK = 2;
 const FIONREAD = 0x541b;
 const SIOCOUTQ = 0x5411;
-const SIOCOUTQNSD = 0x894b;
-const { EALREADY, EINPROGRESS } = constants.errno;
+const { EALREADY, ECONNRESET, EINPROGRESS } = constants.errno;
 
 /** <asm-generic/socket.h>, <netinet/tcp.h>, <linux/in.h>, <linux/udp.h>: [level, option] of those that are a number. */
 export const socketOptions = {
@@ -117,9 +116,15 @@ export class Socket extends Fd {
     return true;
   }
 
-  /** Throws what became of a connect that was under way. */
-  finishConnect(): void {
-    check(-this.getNumber(ERROR[0], ERROR[1]), 'connect');
+  /**
+   * Throws what became of a connect that was under way. False when the server took the call and has reset it since: what
+   * it sent before can still be received, and its reset looks like an end from now on.
+   */
+  finishConnect(): boolean {
+    const errno = this.getNumber(ERROR[0], ERROR[1]);
+    if (errno === ECONNRESET) return false;
+    check(-errno, 'connect');
+    return true;
   }
 
   receive(memory: SharedMemory, offset: number, length: number): number {
@@ -231,11 +236,6 @@ export class Socket extends Fd {
   /** Bytes sent that the peer has not acknowledged. */
   get unacknowledgedBytes(): number {
     return check(addon.queued(this.fd, SIOCOUTQ), 'ioctl');
-  }
-
-  /** Bytes of those that have not left for the peer at all: a reset now would drop them. */
-  get unsentBytes(): number {
-    return check(addon.queued(this.fd, SIOCOUTQNSD), 'ioctl');
   }
 
   /** TCP: the round trip as the kernel has measured it, in us. */

@@ -80,7 +80,7 @@ export class CarriedConnection implements LegOwner, Resumable {
     // The news is the client's: it waits, with what it has sent, until the server has answered.
     if (!server.isWritable) return false;
     try {
-      server.socket.finishConnect();
+      server.hasFailed = !server.socket.finishConnect();
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
       this.#close(true, { kind: 'unreachable', error });
@@ -175,11 +175,11 @@ export class CarriedConnection implements LegOwner, Resumable {
     else this.#pump.lookAfter(this);
   }
 
-  /** Bytes that were received and did not leave for the other side yet. */
+  /** Bytes that were received and have not reached the other side yet: a reset may overtake what has only left. */
   #waitingBytes(): number {
     const { client, server } = this;
     const [dead, other] = client.hasFailed ? [client, server] : [server, client];
-    return dead.heldBytes + other.socket.unsentBytes;
+    return dead.heldBytes + other.socket.unacknowledgedBytes;
   }
 
   #reset(): void {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { Lane } from '../lane/index.ts';
 import { formatAddress, ip, pollEvents, SharedMemory, Socket } from '../native/index.ts';
 import {
   call,
@@ -17,6 +18,7 @@ import {
   text,
   until,
 } from './fixtures/relayed.ts';
+import { Pump } from './pump.ts';
 import { Relay } from './relay.ts';
 
 const decode = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
@@ -242,4 +244,29 @@ describe('a client that is gone before it was accepted', () => {
     const { accepted, open, unreachable } = world.relay.counters;
     assert.deepEqual({ accepted, open, unreachable }, { accepted: 1, open: 0, unreachable: 0 });
   });
+});
+
+test('a server that speaks and resets before the relay knows that it took the call is heard, too', async () => {
+  using stack = new DisposableStack();
+  const lane = stack.use(new Lane());
+  const pump = stack.use(new Pump(lane));
+  const connect = (): [Socket, Socket] => {
+    const listener = listen(stack);
+    const near = stack.use(Socket.stream('ipv4'));
+    near.connect(listener.localAddress);
+    const far = listener.accept();
+    assert.ok(far !== undefined);
+    return [near, stack.use(far)];
+  };
+  const [client, callersLeg] = connect();
+  const [serversLeg, server] = connect();
+  const ends: string[] = [];
+  pump.carry(callersLeg, serversLeg, true, ({ kind }) => ends.push(kind));
+  sendSome(server, text('last words'));
+  while (server.unacknowledgedBytes > 0);
+  server.resetOnClose();
+  server.close();
+  await until('it is over', () => lane.turn(0) === 0 && ends.length > 0);
+  assert.deepEqual(await receiveToFailure(client), { code: 'ECONNRESET', got: 10 });
+  assert.deepEqual(ends, ['reset']);
 });
