@@ -133,7 +133,12 @@ const char *polled(int fd, short events, int timeout_ms) {
               {POLLERR, " ERR"}, {POLLHUP, " HUP"}, {POLLRDHUP, " RDHUP"}};
   char *text = texts[turn++ % 4];
   struct pollfd one = {.fd = fd, .events = events};
-  const int ready = poll(&one, 1, timeout_ms);
+  int ready = poll(&one, 1, timeout_ms);
+  // A reset that is just being received: the kernel sets the error first, and the rest right after.
+  if (ready > 0 && (one.revents & (POLLERR | POLLHUP)) == POLLERR) {
+    pause_ms(1);
+    ready = poll(&one, 1, 0);
+  }
   if (ready <= 0) return ready < 0 ? name_of_error(errno) : "nothing";
   text[0] = '\0';
   for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++) {
