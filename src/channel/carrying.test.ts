@@ -85,6 +85,29 @@ for (const wire of wires) {
       await joined.assertNothingIsLeft();
     });
 
+    for (const before of ['nothing', 'an end'] as const) {
+      test(`a server that is reset after ${before}, as its daemon finds when it writes, resets the client`, async () => {
+        await using joined = await Joined.up({ devices });
+        const [client, server] = await joined.connect();
+        const { answerer } = joined;
+        client.toSend = 1000;
+        await joined.until('they talk', () => server.received === 1000);
+        answerer.isPaused = true;
+        client.toSend = 50_000_000;
+        for (let turn = 0; turn < 50; turn++) {
+          client.step();
+          await joined.turn();
+        }
+        if (before === 'an end') server.socket.shutdownSend();
+        server.reset();
+        // The daemon looks at its rings before it looks at the sockets.
+        for (const session of answerer.sessions) session.turn();
+        answerer.isPaused = false;
+        await joined.until('the client is reset', () => client.error !== '');
+        await joined.assertNothingIsLeft();
+      });
+    }
+
     test('two hundred streams at once, in sizes and at paces of their own, are all exact', async () => {
       const dice = new Dice(7);
       await using joined = await Joined.up({ devices });

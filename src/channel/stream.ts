@@ -1,17 +1,16 @@
 // A stream: one end of a carried connection. A program's socket on this side, records in the rings on the other.
 //
-// Each side ends its half with exactly one `shut`, or both with a `reset` (`refused` is a reset that says why). The name is
-// free for another stream when this side has sent such an end and has got one. What was received before is still given to
-// the program: the socket may outlive the name.
+// What was received before an end (stream-ends.ts) is still given to the program: the socket may outlive the name.
 
 import { SystemError } from '../errors.ts';
-import type { Lane, Resumable, Watched } from '../lane/index.ts';
+import type { Dying, Lane, Resumable, Watched } from '../lane/index.ts';
 import { type Address, AGAIN, pollEvents, type RangeList, type SharedMemory, type Socket } from '../native/index.ts';
 import { ReceiveWindow, SendWindow } from './credits.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { recordKinds } from './layout.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
 import type { LaneParts } from './parts.ts';
+import { StreamEnds, type StreamEndsEvents, says } from './stream-ends.ts';
 
 const {
   in: IN,
@@ -28,11 +27,6 @@ const TO_DRAIN = ERROR | HANGUP | PEER_CLOSED | URGENT;
 
 /** Records that one stream may write before the others of the lane have their turn. */
 const MAX_ROUNDS = 4;
-/** Looks without progress until what a reset stream still has to deliver is dropped. */
-const PATIENCE_LOOKS = 20;
-
-/** What a stream still has to tell the peer; flags, told in this order. */
-export const says = { open: 1, opened: 2, refused: 4, credit: 8, shut: 16, reset: 32 } as const;
 
 /** The link, as its streams see it. */
 export interface StreamOwner {
@@ -63,7 +57,7 @@ export interface StreamAbout {
   readonly pid: number;
 }
 
-export class Stream implements Watched, Resumable {
+export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
   readonly id: number;
   readonly about: StreamAbout;
   readonly sinceMs = Date.now();
@@ -74,29 +68,20 @@ export class Stream implements Watched, Resumable {
   readonly #sending = new SendWindow();
   readonly #receiving: ReceiveWindow;
   readonly #held: HeldBytes;
-  /** What is to be said: flags of `says`. */
-  saying = 0;
+  readonly ends = new StreamEnds(this);
   /** Of a call that did not succeed, here or there: its errno; 0 of others. */
   refusal = 0;
   #isConnecting: boolean;
   #isReadable = false;
   #isWritable = false;
   #mustDrain = false;
-  /** The program was reset. */
+  /** The program was reset: it can be read to its end, and nobody takes what comes for it. */
   #hasError = false;
-  /** It was before we knew that it had taken the call: the kernel told once, and calls it an end from then on. */
+  /** Where connect or send told of the reset: the kernel tells once, and calls it an end from then on. */
   #endsInReset = false;
   #isQueued = false;
   #isWaitingForRoom = false;
-  /** Said, or about to be said in order: nothing comes after it. */
-  #isShutHere = false;
-  #isResetHere = false;
-  #isShutThere = false;
-  #isResetThere = false;
-  #isNameFree = false;
   #isShutDown = false;
-  #idleLooks = 0;
-  #lastWaiting = -1;
   bytesIn = 0;
 
   /** Takes over a socket that resets when it is closed; a closed one is for streams that are refused. `credit`: what the peer lets us send. `isConnecting`: the server has not answered yet. */
@@ -124,7 +109,7 @@ export class Stream implements Watched, Resumable {
       return;
     }
     this.#token = this.#lane.watch(socket.fd, EVENTS, this);
-    if (about.isOpener) this.#say(says.open);
+    if (about.isOpener) this.ends.say(says.open);
   }
 
   get heldBytes(): number {
@@ -140,8 +125,8 @@ export class Stream implements Watched, Resumable {
   }
 
   get state(): string {
-    if (this.#isConnecting || (this.saying & says.open) !== 0) return 'opening';
-    return this.#isShutHere || this.#isShutThere || this.#isResetHere || this.#isResetThere ? 'closing' : 'open';
+    if (this.#isConnecting || (this.ends.saying & says.open) !== 0) return 'opening';
+    return this.ends.isOpen ? 'open' : 'closing';
   }
 
   // From the program's socket.
@@ -151,7 +136,7 @@ export class Stream implements Watched, Resumable {
       if ((events & (OUT | ERROR | HANGUP)) !== 0) this.#finishConnect();
       return;
     }
-    if ((events & ERROR) !== 0 && this.#isShutHere) {
+    if ((events & ERROR) !== 0 && this.ends.isShutHere) {
       // Nobody reads it any more, so nobody else would notice: what we sent has met a program that is gone.
       this.#failed();
       return;
@@ -160,7 +145,7 @@ export class Stream implements Watched, Resumable {
     if ((events & TO_READ) !== 0) this.#isReadable = true;
     if ((events & TO_DRAIN) !== 0) this.#mustDrain = true;
     if ((events & OUT) !== 0) this.#isWritable = true;
-    if (this.#held.count > 0 || this.#isShutThere || this.#isResetThere) this.#deliverHeld();
+    if (this.#held.count > 0 || !this.ends.mayReceive) this.#deliverHeld();
     this.resume();
   }
 
@@ -191,8 +176,7 @@ export class Stream implements Watched, Resumable {
   }
 
   get #mayWrite(): boolean {
-    const isEnded = this.#isShutHere || this.#isResetHere || this.#isResetThere;
-    return !isEnded && (this.saying & says.open) === 0 && !this.#isConnecting && !this.#socket.isClosed;
+    return this.ends.maySend && !this.#isConnecting && !this.#socket.isClosed;
   }
 
   #receive(outgoing: OutgoingRing, room: number): void {
@@ -218,6 +202,8 @@ export class Stream implements Watched, Resumable {
     } else if (count === 0 && !this.#endsInReset) {
       this.#isReadable = false;
       this.#shutHere();
+      // It had ended its half before.
+      if (this.#hasError) this.#failed();
     } else if (count <= 0) {
       this.#isReadable = false;
       this.#failed();
@@ -239,6 +225,7 @@ export class Stream implements Watched, Resumable {
   #finishConnect(): void {
     try {
       this.#endsInReset = !this.#socket.finishConnect();
+      this.#hasError = this.#endsInReset;
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
       this.refuse(-error.errno);
@@ -256,7 +243,7 @@ export class Stream implements Watched, Resumable {
   /** The server has taken the call. */
   answered(): void {
     this.#isWritable = true;
-    this.#say(says.opened);
+    this.ends.say(says.opened);
   }
 
   // From the peer.
@@ -273,12 +260,13 @@ export class Stream implements Watched, Resumable {
 
   /** False when the peer sent more than it may. */
   expects(sizeBytes: number): boolean {
-    return !this.#isShutThere && !this.#isResetThere && this.#receiving.receive(sizeBytes);
+    return this.ends.mayReceive && this.#receiving.receive(sizeBytes);
   }
 
   /** Whether records may be sent straight from the ring; otherwise they are held. */
   get takesAtOnce(): boolean {
-    return this.#isWritable && this.#held.count === 0 && !this.#isConnecting && !this.#socket.isClosed;
+    if (this.#isConnecting || this.#hasError || this.#socket.isClosed) return false;
+    return this.#isWritable && this.#held.count === 0;
   }
 
   /** Sends the first rows of the list; what the socket does not take is held. */
@@ -291,8 +279,7 @@ export class Stream implements Watched, Resumable {
     try {
       sent = Math.max(0, this.#socket.sendRanges(list, count));
     } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      this.#broken();
+      this.#broken(error);
       return;
     }
     if (sent > 0) this.#consumed(sent);
@@ -303,7 +290,7 @@ export class Stream implements Watched, Resumable {
 
   /** Copies bytes out of the ring; of a stream that nobody reads any more they are dropped. */
   hold(memory: SharedMemory, offset: number, sizeBytes: number): void {
-    if (this.#socket.isClosed || this.#isResetHere) return;
+    if (this.#socket.isClosed || this.#hasError || this.ends.isResetHere) return;
     this.#held.append(memory, offset, sizeBytes);
   }
 
@@ -313,38 +300,37 @@ export class Stream implements Watched, Resumable {
   }
 
   onShut(): void {
-    this.#isShutThere = true;
-    // Both ends are told: the peer may use the name again at once, so nothing more is said about this stream.
-    if (this.#isShutHere && (this.saying & says.shut) === 0) this.saying &= ~says.reset;
+    this.ends.shutThere();
     this.#deliverHeld();
-    this.#settle();
   }
 
   onReset(): void {
-    this.#isResetThere = true;
-    // The name is given back by an end of our own, unless there was one.
-    if (!this.#isShutHere && !this.#isResetHere) this.#say(says.reset);
-    this.#isResetHere = true;
-    this.#settle();
+    this.ends.resetThere();
     this.#deliverHeld();
     // The program may never read what is held for it.
-    if (!this.#socket.isClosed) this.#owner.parts.lookAfter(this);
+    if (!this.#socket.isClosed) this.#owner.parts.lastWords.lookAfter(this);
   }
 
   /** A call that did not succeed. */
   refuse(errno: number): void {
     this.refusal = errno;
-    this.#isResetHere = true;
-    this.#say(says.refused);
+    this.ends.refuseHere();
     this.#closeSocket(true);
-    this.#settle();
   }
 
-  /** Said: what was asked to be said. */
+  // From the ends, and from the writer that says what they want said.
+
+  onToSay(): void {
+    this.#owner.speak(this);
+  }
+
+  onNameFree(): void {
+    this.#owner.nameFree(this);
+  }
+
   said(flag: number): void {
-    this.saying &= ~flag;
-    if ((flag & (says.shut | says.reset | says.refused)) !== 0) this.#settle();
-    else if (flag === says.open || flag === says.opened) this.resume();
+    this.ends.said(flag);
+    if (flag === says.open || flag === says.opened) this.resume();
   }
 
   /** The credit as it travels; it counts as told. */
@@ -358,10 +344,8 @@ export class Stream implements Watched, Resumable {
 
   /** The peer is gone, or this daemon goes: nobody will say anything more. */
   abandon(): void {
-    this.saying = 0;
-    const isWhole = this.#isShutThere && this.#isShutHere;
-    this.#isResetHere = true;
-    this.#isNameFree = true;
+    const { isWhole } = this.ends;
+    this.ends.abandon();
     if (isWhole && this.#held.count > 0) return;
     this.#closeSocket(!isWhole);
   }
@@ -371,14 +355,15 @@ export class Stream implements Watched, Resumable {
     this.#failed();
   }
 
-  /** While dying, at times: no progress means that the program has stopped, and plain TCP would drop the rest, too. */
-  look(): void {
+  deliverLast(): number {
     this.#deliverHeld();
-    if (this.#socket.isClosed) return;
-    const waiting = this.#held.count + this.#socket.unacknowledgedBytes;
-    this.#idleLooks = waiting === this.#lastWaiting ? this.#idleLooks + 1 : 0;
-    this.#lastWaiting = waiting;
-    if (waiting === 0 || this.#idleLooks >= PATIENCE_LOOKS) this.#closeSocket(true);
+    const waitingBytes = this.#socket.isClosed ? 0 : this.#held.count + this.#socket.unacknowledgedBytes;
+    if (waitingBytes === 0) this.#closeSocket(true);
+    return waitingBytes;
+  }
+
+  giveUp(): void {
+    this.#closeSocket(true);
   }
 
   #deliverHeld(): void {
@@ -388,8 +373,7 @@ export class Stream implements Watched, Resumable {
       try {
         sent = this.#socket.send(this.#held.memory, this.#held.offset, this.#held.size);
       } catch (error) {
-        if (!(error instanceof SystemError)) throw error;
-        this.#broken();
+        this.#broken(error);
         return;
       }
       if (sent <= 0) {
@@ -402,20 +386,20 @@ export class Stream implements Watched, Resumable {
       if (sent < size) this.#isWritable = false;
     }
     if (this.#held.count > 0) return;
-    if (this.#isResetThere) this.#die();
-    else if (this.#isShutThere) this.#shutDown();
+    if (this.ends.isResetThere) this.#die();
+    else if (this.ends.isShutThere) this.#shutDown();
   }
 
   /** The socket was given all that the peer sent before its reset: once it is there, which a reset could overtake, the program is reset. */
   #die(): void {
     if (this.#isShutDown || this.#socket.unacknowledgedBytes === 0) this.#closeSocket(true);
-    else this.#owner.parts.lookAfter(this);
+    else this.#owner.parts.lastWords.lookAfter(this);
   }
 
   #shutDown(): void {
     const isFirst = !this.#isShutDown;
     this.#isShutDown = true;
-    if (this.#isShutHere) {
+    if (this.ends.isShutHere) {
       // Closing ends it as well.
       this.#closeSocket(false);
       return;
@@ -424,49 +408,40 @@ export class Stream implements Watched, Resumable {
     try {
       this.#socket.shutdownSend();
     } catch (error) {
-      if (!(error instanceof SystemError)) throw error;
-      this.#broken();
+      this.#broken(error);
     }
   }
 
   #consumed(sizeBytes: number): void {
     this.#receiving.consume(sizeBytes);
-    if (this.#receiving.isDue && !this.#isShutThere && !this.#isResetThere && !this.#isResetHere)
-      this.#say(says.credit);
+    if (this.#receiving.isDue && this.ends.mayReceive && !this.ends.isResetHere) this.ends.say(says.credit);
   }
 
   #shutHere(): void {
-    this.#isShutHere = true;
-    this.#say(says.shut);
-    this.#settle();
+    this.ends.shutHere();
     if (this.#isShutDown) this.#closeSocket(false);
   }
 
   /** The program cannot be written to. What it sent before may still wait to be read. */
-  #broken(): void {
+  #broken(error: unknown): void {
+    if (!(error instanceof SystemError)) throw error;
+    this.#hasError = true;
+    // EPIPE: the reset came after an end, which is still there to be read.
+    this.#endsInReset ||= error.code !== 'EPIPE';
+    this.#held.clear();
+    if (!this.ends.maySend) {
+      this.#failed();
+      return;
+    }
     this.#isReadable = true;
     this.#mustDrain = true;
-    this.#held.clear();
     this.resume();
-    if (!this.#isReadable || this.#socket.isClosed) return;
-    // It waits for credit or room: what is behind them is lost, as with a reset by plain TCP.
-    this.#failed();
   }
 
   /** The program's connection broke, or is to be broken. */
   #failed(): void {
-    const isToldAlready = this.#isResetHere || this.#isResetThere || (this.#isShutHere && this.#isShutThere);
-    this.#isResetHere = true;
-    if (!isToldAlready) this.#say(says.reset);
+    this.ends.resetHere();
     this.#closeSocket(true);
-    this.#settle();
-  }
-
-  #say(flag: number): void {
-    if (this.#isNameFree) return;
-    const isFirst = this.saying === 0;
-    this.saying |= flag;
-    if (isFirst) this.#owner.speak(this);
   }
 
   #waitForTurn(): void {
@@ -479,17 +454,6 @@ export class Stream implements Watched, Resumable {
     if (this.#isWaitingForRoom) return;
     this.#isWaitingForRoom = true;
     this.#owner.waitForRoom(this);
-  }
-
-  /** Gives the name back when both sides have ended. */
-  #settle(): void {
-    if (this.#isNameFree) return;
-    const ends = says.open | says.shut | says.reset | says.refused;
-    const hasEndedHere = (this.#isShutHere || this.#isResetHere) && (this.saying & ends) === 0;
-    if (!hasEndedHere || !(this.#isShutThere || this.#isResetThere)) return;
-    this.#isNameFree = true;
-    this.saying = 0;
-    this.#owner.nameFree(this);
   }
 
   #closeSocket(isAbrupt: boolean): void {

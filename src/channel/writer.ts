@@ -3,7 +3,8 @@
 import { endpointOf } from '../steering/index.ts';
 import { OPEN_PAYLOAD_BYTES, recordKinds } from './layout.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
-import { type Stream, says } from './stream.ts';
+import type { Stream } from './stream.ts';
+import { says } from './stream-ends.ts';
 
 export class Writer {
   readonly #ring: OutgoingRing;
@@ -87,9 +88,9 @@ export class Writer {
 
   /** False when the ring is full. */
   #sayAll(stream: Stream): boolean {
-    while (stream.saying !== 0) {
+    while (stream.ends.saying !== 0) {
       // The lowest flag first: they are in the order in which they may be said.
-      const flag = stream.saying & -stream.saying;
+      const flag = stream.ends.saying & -stream.ends.saying;
       if (flag === says.credit && stream.isCreditTold) {
         stream.said(flag);
         continue;

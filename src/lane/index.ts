@@ -4,5 +4,6 @@ export { BufferPool, type PooledBuffer } from './buffer-pool.ts';
 export { Door, isShortage } from './door.ts';
 export { Lane, type Resumable, type Watched } from './lane.ts';
 export { LaneDriver } from './lane-driver.ts';
+export { type Dying, LastWords } from './last-words.ts';
 export { prepareLeg } from './leg-socket.ts';
 export { SourcePorts } from './source-ports.ts';

@@ -1,7 +1,7 @@
 // A connection that is carried: two sockets whose bytes, ends and resets each become the other's.
 
 import { SystemError } from '../errors.ts';
-import type { Resumable } from '../lane/index.ts';
+import type { Dying, Resumable } from '../lane/index.ts';
 import { AGAIN, type Socket } from '../native/index.ts';
 import { Leg, type LegOwner } from './leg.ts';
 import type { Pump } from './pump.ts';
@@ -15,16 +15,13 @@ export type ConnectionEnd =
   | { readonly kind: 'reset'; readonly by: 'client' | 'server' | 'relay' }
   | { readonly kind: 'unreachable'; readonly error: SystemError };
 
-export class CarriedConnection implements LegOwner, Resumable {
+export class CarriedConnection implements LegOwner, Resumable, Dying {
   readonly client: Leg;
   readonly server: Leg;
   readonly #pump: Pump;
   readonly #onEnd: (end: ConnectionEnd) => void;
   #isClosed = false;
   #isQueued = false;
-  /** While dying: what was still on its way at the last look, and how many looks ago that was different. */
-  #lastWaiting = -1;
-  #idleLooks = 0;
 
   constructor(pump: Pump, client: Socket, server: Socket, isConnecting: boolean, onEnd: (end: ConnectionEnd) => void) {
     using undo = new DisposableStack();
@@ -59,14 +56,19 @@ export class CarriedConnection implements LegOwner, Resumable {
     this.advance();
   }
 
-  /** While dying, at times: no progress means that the receiver has stopped, and plain TCP would drop the rest, too. */
-  look(patience: number): void {
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  deliverLast(): number {
     this.advance();
-    if (this.#isClosed || this.server.isConnecting) return;
-    const waiting = this.#waitingBytes();
-    this.#idleLooks = waiting === this.#lastWaiting ? this.#idleLooks + 1 : 0;
-    this.#lastWaiting = waiting;
-    if (this.#idleLooks >= patience) this.#reset();
+    if (this.#isClosed) return 0;
+    // Until the server has answered there is nobody who could have stopped.
+    return this.server.isConnecting ? Number.NaN : this.#waitingBytes();
+  }
+
+  giveUp(): void {
+    this.#reset();
   }
 
   /** Resets both sides now. */
@@ -172,7 +174,7 @@ export class CarriedConnection implements LegOwner, Resumable {
     const [dead, other] = client.hasFailed ? [client, server] : [server, client];
     const isDelivered = dead.isEnded && dead.held === undefined && (other.isShut || this.#waitingBytes() === 0);
     if (other.hasFailed || isDelivered) this.#reset();
-    else this.#pump.lookAfter(this);
+    else this.#pump.lastWords.lookAfter(this);
   }
 
   /** Bytes that were received and have not reached the other side yet: a reset may overtake what has only left. */
