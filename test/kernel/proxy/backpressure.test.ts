@@ -60,8 +60,9 @@ async function speed(world: ProxyWorld, server: RunningProgram): Promise<number>
   const report = JSON.parse(await world.call('iperf3', words)) as {
     readonly end: { readonly sum_received: { readonly bits_per_second: number } };
   };
-  // Its last client may be gone before it is done.
+  // Its last client may be gone before it is done. It listens anew for each.
   await server.line(/Server listening/);
+  await world.listeningAgain(iperfPort);
   return report.end.sum_received.bits_per_second / 8;
 }
 

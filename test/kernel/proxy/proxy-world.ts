@@ -10,7 +10,7 @@ import type { CarryingWorld } from '../steering/carrying-world.ts';
 import { instanceOf } from '../steering/pinned-instance.ts';
 import { carryEverything } from '../steering/steered-world.ts';
 import { temporaryFolder } from '../steering/temporary-folder.ts';
-import { until, World } from '../steering/world.ts';
+import { World } from '../steering/world.ts';
 import { DaemonProcess, type Settings, socketOf } from './daemon-process.ts';
 
 export type Wire = 'shm' | 'roce' | 'tcp';
@@ -101,11 +101,8 @@ export class ProxyWorld extends World implements CarryingWorld {
     return this.running('a').verdict('carried');
   }
 
-  /** Waits until connects from host a to that port of host b are carried. */
-  override async listening(port: number): Promise<void> {
-    await super.listening(port);
-    const there = `${this.b.ipv4}:${port}`;
-    await until(`${there} is announced to host a`, () => this.running('a').isAnnounced(there));
+  protected override isAnnounced(endpoint: string): boolean {
+    return this.running('a').isAnnounced(endpoint);
   }
 
   /** Ends the daemons in order. */

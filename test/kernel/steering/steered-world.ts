@@ -7,7 +7,7 @@ import { temporaryRunDir } from '../fixtures/lab-world.ts';
 import type { CarryingWorld } from './carrying-world.ts';
 import { instanceOf } from './pinned-instance.ts';
 import { RelayProcess } from './relay-process.ts';
-import { until, World } from './world.ts';
+import { World } from './world.ts';
 
 export class SteeredWorld extends World implements CarryingWorld {
   #relays: { a: RelayProcess; b: RelayProcess } | null = null;
@@ -53,11 +53,8 @@ export class SteeredWorld extends World implements CarryingWorld {
     return this.relays.a.verdict('carried');
   }
 
-  /** Waits until connects from host a to that port of host b are carried. */
-  override async listening(port: number): Promise<void> {
-    await super.listening(port);
-    const there = `${this.b.ipv4}:${port}`;
-    await until(`${there} is announced to host a`, () => this.relays.a.isAnnounced(there));
+  protected override isAnnounced(endpoint: string): boolean {
+    return this.relays.a.isAnnounced(endpoint);
   }
 
   /** Ends the relays; what host a's relay carried is told by itself. */

@@ -3,15 +3,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Host, Lab, type ProgramResult } from '../../../src/lab/index.ts';
 import { temporaryRunDir } from '../fixtures/lab-world.ts';
-import { PATIENCE_MS } from './running-program.ts';
+import { PATIENCE_MS, RunningProgram } from './running-program.ts';
 
 const LOOK_MS = 10;
+const FIRST_MARKER_PORT = 5901;
 
 export class World implements AsyncDisposable {
   readonly a: Host;
   readonly b: Host;
   readonly #lab: Lab;
   readonly #runDir: ReturnType<typeof temporaryRunDir>;
+  #markerPort = FIRST_MARKER_PORT;
 
   static async create(): Promise<World> {
     const runDir = temporaryRunDir();
@@ -35,12 +37,32 @@ export class World implements AsyncDisposable {
     return succeed(this.a, command, args, input);
   }
 
-  /** Waits until somebody listens on that port of host b. */
+  /** Whether host a knows of that listener. Over plain TCP there is nothing to know. */
+  protected isAnnounced(_endpoint: string): boolean {
+    return true;
+  }
+
+  /** Waits until somebody listens on that port of host b, and host a knows. */
   async listening(port: number): Promise<void> {
     await until(`somebody listens on port ${port} of ${this.b.name}`, async () => {
       const { stdout } = await this.b.run('cat', ['/proc/self/net/tcp', '/proc/self/net/tcp6']);
       return isListening(stdout, port);
     });
+    const there = `${this.b.ipv4}:${port}`;
+    await until(`${there} is announced to host a`, () => this.isAnnounced(there));
+  }
+
+  /**
+   * The same of a server that has closed its listener and opened it again, where host a may still know of the first one.
+   * News come in order: when a later listener is known, all before it is.
+   */
+  async listeningAgain(port: number): Promise<void> {
+    const marker = this.#markerPort++;
+    const script = `require('node:net').createServer().listen(${marker}, () => console.log('ready'))`;
+    await using later = RunningProgram.start(this.b, process.execPath, ['-e', script]);
+    await later.line(/ready/);
+    await this.listening(marker);
+    await this.listening(port);
   }
 
   async close(): Promise<void> {

@@ -35,8 +35,9 @@ export async function tryIperf(world: World): Promise<unknown> {
         await world.call('iperf3', ['-c', address, '-p', String(port), '-J', ...words]),
       ) as Report;
       assert.equal(report.error, undefined);
-      // Its last client may be gone before it is done.
+      // Its last client may be gone before it is done. It listens anew for each.
       await server.line(/Server listening/);
+      await world.listeningAgain(port);
       results[`${name} ${address}`] = {
         hosts: report.start.connected.map((one) => `${one.local_host} ${one.remote_host}`),
         isSent: report.end.sum_sent.bytes > 1_000_000,
