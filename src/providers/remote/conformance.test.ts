@@ -2,30 +2,16 @@
 
 import { after } from 'node:test';
 import { conformance } from '../../../test/conformance/index.ts';
+import { RemoteEnds } from '../../../test/conformance/remote-ends.ts';
 import { BackendProcess } from '../../remoting/fixtures/backend-process.ts';
 import { UnixGuest } from '../../remoting/unix-guest.ts';
-import { Device } from '../../verbs/index.ts';
-import { RemoteConnection } from './index.ts';
 
 const backend = await BackendProcess.start();
-const [left, right] = [1, 2].map(() => RemoteConnection.open(UnixGuest.connect(backend.socketPath)));
+const ends = new RemoteEnds(() => UnixGuest.connect(backend.socketPath));
 
 after(async () => {
-  left.close();
-  right.close();
+  ends.close();
   await backend[Symbol.asyncDispose]();
 });
 
-conformance({
-  name: 'remote shm',
-  open: async () => {
-    const pair = { left: new Device(left.openDevice('soft-shm')), right: new Device(right.openDevice('soft-shm')) };
-    return {
-      ...pair,
-      async [Symbol.asyncDispose]() {
-        pair.left.close();
-        pair.right.close();
-      },
-    };
-  },
-});
+conformance(ends.target('remote shm', 'soft-shm'));

@@ -2,19 +2,14 @@
 // drives rxe, as it would drive hardware on a host, and this process has nothing but its socket.
 
 import { after } from 'node:test';
-import { RemoteConnection } from '../../../src/providers/remote/index.ts';
 import { UnixGuest } from '../../../src/remoting/unix-guest.ts';
-import { Device } from '../../../src/verbs/index.ts';
 import { conformance, type Part } from '../../conformance/index.ts';
+import { RemoteEnds } from '../../conformance/remote-ends.ts';
 import { rxeLacks } from './rxe-lacks.ts';
 
 const socketPath = process.argv[2] ?? '';
-const [left, right] = [1, 2].map(() => RemoteConnection.open(UnixGuest.connect(socketPath)));
-
-after(() => {
-  left.close();
-  right.close();
-});
+const ends = new RemoteEnds(() => UnixGuest.connect(socketPath));
+after(() => ends.close());
 
 const lacks = {
   ...rxeLacks,
@@ -26,20 +21,4 @@ const lacks = {
 /** What depends on the device below; the other parts are about what the backend does by itself, and take long on an emulated processor. */
 const parts: readonly Part[] = ['opcodes', 'flags', 'retries', 'channels', 'sharedReceives'];
 
-conformance(
-  {
-    name: 'remote rxe',
-    lacks,
-    open: async () => {
-      const pair = { left: new Device(left.openDevice('rxe0')), right: new Device(right.openDevice('rxe0')) };
-      return {
-        ...pair,
-        async [Symbol.asyncDispose]() {
-          pair.left.close();
-          pair.right.close();
-        },
-      };
-    },
-  },
-  parts,
-);
+conformance(ends.target('remote rxe', 'rxe0', lacks), parts);
