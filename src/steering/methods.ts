@@ -18,6 +18,8 @@ export interface Method {
   readonly maps: readonly string[];
   /** Maps that are looked at from outside, besides those of the daemon. */
   readonly pins: readonly string[];
+  /** Its hooks wait until somebody uses the method: they would run for every packet. */
+  readonly isOnDemand?: true;
   /** What loading alone does not show: why it would not work here, or null. */
   readonly trial?: (object: BpfObject) => string | null;
 }
@@ -57,6 +59,7 @@ const shortcut: Method = {
 
 const skmsg: Method = {
   name: 'skmsg',
+  isOnDemand: true,
   hooks: ['skmsg_sockops', 'skmsg_gate'],
   daemonHooks: [],
   verdicts: [['skmsg_message', 'intercepted_sockets']],

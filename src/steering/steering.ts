@@ -82,6 +82,7 @@ export class Steering implements Disposable {
   #watch: FdWatch | null = null;
   #beat: NodeJS.Timeout | null = null;
   #isPinned = false;
+  #hasPoolHooks = false;
 
   /** Loads aside, publishes at once: all of it, or nothing. `isServed`: it goes when this process goes. */
   static create(options: SteeringOptions, isServed = true): Steering {
@@ -98,10 +99,11 @@ export class Steering implements Disposable {
     for (const name of mapNames) pins.pin(object.mapFd(name), name);
     const own = isServed ? ownCgroupOutside(cgroup) : null;
     const daemon = own === null ? null : undo.use(Fd.open(own, constants.O_RDONLY | constants.O_DIRECTORY));
-    for (const { hooks, daemonHooks, verdicts: onMaps, pins: kept } of loaded.methods) {
+    for (const { hooks, daemonHooks, verdicts: onMaps, pins: kept, isOnDemand } of loaded.methods) {
       for (const name of kept) pins.pin(object.mapFd(name), name);
       // First what is done with sockets, then what puts them there.
       for (const [program, map] of onMaps) pinAttachment(pins, object.attachToMap(program, map), program);
+      if (isOnDemand) continue;
       for (const hook of hooks) pins.pin(object.attach(hook, target.fd).fd, hook);
       if (daemon === null) continue;
       for (const hook of daemonHooks) pins.pin(object.attach(hook, daemon.fd).fd, hook);
@@ -250,7 +252,20 @@ export class Steering implements Disposable {
   openSkmsgPool(options?: SkmsgPoolOptions): SkmsgPool {
     const reason = this.#loaded.missing.get('skmsg');
     if (reason !== undefined) throw new UnsupportedError(`a pool of proxy sockets: this kernel cannot: ${reason}`);
-    return new SkmsgPool(this.#object, options);
+    using undo = new DisposableStack();
+    const pool = undo.use(new SkmsgPool(this.#object, options));
+    if (!this.#hasPoolHooks) this.#attachPoolHooks();
+    undo.move();
+    return pool;
+  }
+
+  /** Not pinned: without this process there is no pool, and nothing for them to do. */
+  #attachPoolHooks(): void {
+    using target = Fd.open(this.cgroup, constants.O_RDONLY | constants.O_DIRECTORY);
+    for (const { hooks, isOnDemand } of this.#loaded.methods) {
+      if (isOnDemand) for (const hook of hooks) this.#object.attach(hook, target.fd);
+    }
+    this.#hasPoolHooks = true;
   }
 
   /** Messages that took the shortcut, and those of the same connections that went by TCP. Null where there is none. */
