@@ -127,6 +127,17 @@ export class CheckedSocket {
     }
   }
 
+  /** Sends until the reset. */
+  async wasCutOff(mostBytes: number): Promise<void> {
+    try {
+      await this.send(mostBytes);
+    } catch (error) {
+      if (isReset(error)) return;
+      throw error;
+    }
+    throw new WrongBytes(`all of ${mostBytes} bytes were taken after the reader had gone`);
+  }
+
   /** Whoever waits learns why. */
   giveUp(error: Error): void {
     this.#error ??= error;

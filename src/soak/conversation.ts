@@ -93,6 +93,14 @@ async function playStep(socket: CheckedSocket, own: End, step: Step): Promise<vo
         await socket.wasReset(step.bytes);
       }
       break;
+    case 'abort':
+      if (step.by === own) {
+        await socket.receive(step.partBytes);
+        socket.reset();
+      } else {
+        await socket.wasCutOff(step.bytes);
+      }
+      break;
     case 'rest':
       // The server just waits for what comes then.
       if (own === 'caller') await rest(step.ms);

@@ -12,6 +12,7 @@ export const behaviours = [
   'resetByCaller',
   'resetByServer',
   'connectAndClose',
+  'abort',
 ] as const;
 
 export type Behaviour = (typeof behaviours)[number];
@@ -26,6 +27,8 @@ export type Step =
   | { readonly what: 'shut'; readonly by: End }
   /** Sends, and resets: the other gets a part of it, and the reset. */
   | { readonly what: 'reset'; readonly by: End; readonly bytes: number }
+  /** Takes a part of what the other sends, and resets: the other learns of it while it sends. */
+  | { readonly what: 'abort'; readonly by: End; readonly partBytes: number; readonly bytes: number }
   | { readonly what: 'rest'; readonly ms: number };
 
 const KIB = 1024;
@@ -73,6 +76,12 @@ export function scriptOf(behaviour: Behaviour, seed: number): readonly Step[] {
       return [...asked(), { what: 'reset', by: 'server', bytes: random.size(1, MIB) }];
     case 'connectAndClose':
       return both;
+    case 'abort': {
+      // More than fits between the two.
+      const bytes = 64 * MIB;
+      const by = random.pick<End>(['caller', 'server']);
+      return [...asked(), { what: 'abort', by, partBytes: random.size(1, 2 * MIB), bytes }];
+    }
   }
 }
 

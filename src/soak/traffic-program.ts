@@ -26,7 +26,8 @@ const shares: Readonly<Record<Behaviour, number>> = {
   idle: 3,
   resetByCaller: 1,
   resetByServer: 1,
-  connectAndClose: 2,
+  connectAndClose: 1,
+  abort: 1,
 };
 const mix = behaviours.flatMap((behaviour) => Array.from({ length: shares[behaviour] }, () => behaviour));
 

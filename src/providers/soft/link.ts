@@ -1,7 +1,7 @@
 // Frames over a byte stream: assembles what comes in, straight to its place, and sends what the QP has to say.
 
 import { crc32 } from 'node:zlib';
-import { AGAIN, type SharedMemory } from '../../native/index.ts';
+import { AGAIN, copyMemory, type SharedMemory } from '../../native/index.ts';
 import type { FaultSource } from './fault-plan.ts';
 import { frameProblem, HEADER_BYTES, HEADER_WORDS, headerRow } from './frame.ts';
 import { Pieces } from './pieces.ts';
@@ -19,7 +19,7 @@ export interface FrameHandler {
 }
 
 export interface LinkOptions {
-  /** Private to the link: 2 headers, and room for payload that nobody wants. */
+  /** Private to the link: 2 headers, room for payload that is not whole, and for payload that nobody wants. */
   readonly scratch: SharedMemory;
   /** Frames carry sums that are checked. Both ends must agree. */
   readonly hasSums: boolean;
@@ -27,7 +27,12 @@ export interface LinkOptions {
 }
 
 const TX_OFFSET = 64;
+const HELD_OFFSET = 1024;
 const TRASH_OFFSET = 4096;
+/** Memory changes by whole lines, as under hardware: who polls it for a word, or a header, never finds half of one. */
+const LINE_BYTES = 64;
+/** Up to here, a payload comes to its place all at once. */
+const SHORT_BYTES = 2048;
 export const SCRATCH_BYTES = 4096 + 65_536;
 
 /** So that one busy peer does not keep the others waiting. */
@@ -42,7 +47,9 @@ export class Link {
   readonly #rxPieces = new Pieces();
   readonly #txPayload = new Pieces();
   readonly #tx = new Pieces();
+  /** Of the frame that comes; its last `#heldBytes` are not in their place yet. */
   #rxBytes = 0;
+  #heldBytes = 0;
   #rxIsWanted = false;
   #txBytes = 0;
   #isSending = false;
@@ -154,16 +161,45 @@ export class Link {
     if (!this.#rxIsWanted) {
       return this.#stream.receive(this.#options.scratch, TRASH_OFFSET, Math.min(missing, SCRATCH_BYTES - TRASH_OFFSET));
     }
-    let skip = this.#rxBytes - HEADER_BYTES;
-    const { memories, offsets, lengths, count } = this.#rxPieces;
-    for (let piece = 0; piece < count; piece++) {
-      if (skip < lengths[piece]) {
-        const length = Math.min(lengths[piece] - skip, missing);
-        return this.#stream.receive(memories[piece], offsets[piece] + skip, length);
-      }
-      skip -= lengths[piece];
+    const placed = this.#rxBytes - HEADER_BYTES - this.#heldBytes;
+    const { memories, offsets, lengths } = this.#rxPieces;
+    let piece = 0;
+    let at = placed;
+    for (; piece < this.#rxPieces.count && at >= lengths[piece]; piece++) at -= lengths[piece];
+    if (piece === this.#rxPieces.count) throw new Error('a payload without a place');
+    const offset = offsets[piece] + at;
+    const left = Math.min(lengths[piece] - at, missing + this.#heldBytes);
+    if (this.#heldBytes === 0 && missing > SHORT_BYTES) {
+      const waiting = this.#stream.waitingBytes;
+      const length = waiting >= left ? left : waiting - ((offset + waiting) % LINE_BYTES);
+      if (length > 0) return this.#stream.receive(memories[piece], offset, length);
     }
-    throw new Error('a payload without a place');
+    const isShort = missing + this.#heldBytes <= SHORT_BYTES;
+    return this.#hold(placed, isShort ? missing + this.#heldBytes : Math.min(left, LINE_BYTES - (offset % LINE_BYTES)));
+  }
+
+  /** Receives what belongs together, and puts it where it belongs when it is whole. */
+  #hold(placed: number, togetherBytes: number): number {
+    const { scratch } = this.#options;
+    const got = this.#stream.receive(scratch, HELD_OFFSET + this.#heldBytes, togetherBytes - this.#heldBytes);
+    if (got <= 0) return got;
+    this.#heldBytes += got;
+    if (this.#heldBytes < togetherBytes) return got;
+    const { memories, offsets, lengths, count } = this.#rxPieces;
+    let from = 0;
+    let skip = placed;
+    for (let piece = 0; piece < count && from < togetherBytes; piece++) {
+      if (skip >= lengths[piece]) {
+        skip -= lengths[piece];
+        continue;
+      }
+      const length = Math.min(lengths[piece] - skip, togetherBytes - from);
+      copyMemory(memories[piece], offsets[piece] + skip, scratch, HELD_OFFSET + from, length);
+      from += length;
+      skip = 0;
+    }
+    this.#heldBytes = 0;
+    return got;
   }
 
   #transmit(nowNs: number): void {

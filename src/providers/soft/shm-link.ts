@@ -102,6 +102,10 @@ export class ShmLink implements ByteStream, DirectAccess {
     return got === AGAIN && this.#isPeerGone ? 0 : got;
   }
 
+  get waitingBytes(): number {
+    return this.#reader.waitingBytes;
+  }
+
   flush(): void {
     this.#writer.flush();
   }

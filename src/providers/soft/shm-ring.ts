@@ -140,8 +140,13 @@ export class RingReader {
     return loadAcquire(this.#words, HEAD) === this.#tail;
   }
 
+  /** It may be anything, the writer being a stranger. */
+  get waitingBytes(): number {
+    return (loadAcquire(this.#words, HEAD) - this.#tail) >>> 0;
+  }
+
   read(memory: SharedMemory, offset: number, length: number): number {
-    const available = (loadAcquire(this.#words, HEAD) - this.#tail) >>> 0;
+    const available = this.waitingBytes;
     if (available === 0) return AGAIN;
     if (available > this.#capacity)
       throw new MillraceError('MILLRACE_ERR_FAILED', 'the peer wrote nonsense into the ring');

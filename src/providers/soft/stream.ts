@@ -8,6 +8,8 @@ export interface ByteStream {
   send(pieces: Pieces, skip: number): number;
   /** Bytes received, AGAIN, or 0 when the peer has closed. Throws when broken. */
   receive(memory: SharedMemory, offset: number, length: number): number;
+  /** How many bytes a receive would find now. */
+  readonly waitingBytes: number;
   /** After a burst: wakes a peer that sleeps. */
   flush(): void;
   /** Whether a receive is worth trying; looks at memory only. */

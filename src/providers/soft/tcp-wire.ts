@@ -58,6 +58,10 @@ class TcpStream implements ByteStream {
     return this.#socket.receive(memory, offset, length);
   }
 
+  get waitingBytes(): number {
+    return this.#socket.receivableBytes;
+  }
+
   flush(): void {}
 
   close(): void {
