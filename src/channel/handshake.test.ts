@@ -39,7 +39,7 @@ describe('a message of a handshake', () => {
   const lies: readonly [string, Fields, RegExp][] = [
     ['of no kind', {}, /attempt is not a whole number/],
     ['of an unknown kind', { kind: 'offers', attempt: 1 }, /unknown kind/],
-    ['with another layout', changed(offer, 'layout', 2), /layout 2 of the rings; this side has 1/],
+    ['with another layout', changed(offer, 'layout', 1), /layout 1 of the rings; this side has 2/],
     ['without a session', changed(offer, 'session', 'me'), /session without a name/],
     ['with a wire that is none', changed(offer, 'wire', '../x'), /wire without a name/],
     ['neither new nor resumed', changed(offer, 'isResumed', 1), /neither new nor resumed/],

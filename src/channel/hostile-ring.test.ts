@@ -23,6 +23,7 @@ function forge(pair: RingPair, fields: Partial<Record<keyof typeof recordWords, 
     slots: 1,
     credit: 0,
     value: 0,
+    check: fields.sequence ?? pair.incoming.sequence,
   };
   for (const [name, index] of Object.entries(recordWords)) {
     pair.words[at + index] = { ...whole, ...fields }[name as keyof typeof recordWords];
@@ -77,6 +78,23 @@ describe('a ring that a stranger writes', () => {
     assert.deepEqual([pair.incoming.next(), pair.incoming.hasNext], [nexts.nothing, true]);
     forge(pair, { kind: recordKinds.data, size: 20 }, 5);
     assert.equal(pair.incoming.next(), nexts.record);
+  });
+
+  test('a header is believed and doubted only when all of it is there, byte by byte', () => {
+    for (const earlier of [0, 0xab, 0xff]) {
+      const start = { position: 0, sequence: 0x7654_3210, salt: 0x0123_4567 };
+      using pair = new RingPair(geometry, false, start);
+      using source = new RingPair(geometry, true, start);
+      source.write(recordKinds.data, 6, new Uint8Array(20).fill(7), 4096, 3);
+      pair.bytes.fill(earlier, BASE, END);
+      pair.words[BASE / 4] = 0;
+      for (let count = 0; count < 56; count++) {
+        assert.equal(pair.incoming.next(), nexts.nothing, `after ${count} bytes, over ${earlier}`);
+        pair.bytes[BASE + count] = source.bytes[BASE + count];
+      }
+      assert.equal(pair.incoming.next(), nexts.record);
+      assert.deepEqual([pair.incoming.size, pair.incoming.credit, pair.incoming.stream], [20, 4096, 6]);
+    }
   });
 
   test('what is changed after the look changes nothing', () => {

@@ -88,9 +88,11 @@ export class IncomingRing {
     const start = (this.#base >>> 2) + (this.#cursor & this.#mask) * this.#slotWords;
     // Partner: OutgoingRing.#publish, in the peer's process or by way of the wire.
     const sequence = loadAcquire(words, start);
-    if (sequence !== this.#sequence) {
-      return sequence === 0 ? nexts.nothing : this.#broken(`record ${sequence} where ${this.#sequence} is due`);
-    }
+    if (sequence === 0) return nexts.nothing;
+    // A header that is still being copied into our memory says nothing yet, not even by its sequence.
+    const whole = trailerOf(sequence, this.#salt);
+    if (loadAcquire(words, start + recordWords.check) !== whole) return nexts.nothing;
+    if (sequence !== this.#sequence) return this.#broken(`record ${sequence} where ${this.#sequence} is due`);
     const kindAndFlags = words[start + recordWords.kind];
     const kind = kindAndFlags & 0xff;
     const size = words[start + recordWords.size];
@@ -106,7 +108,7 @@ export class IncomingRing {
       return this.#broken(`${size} bytes in ${slots} slots`);
     }
     const trailer = loadAcquire(words, start + (trailerOffset(size) >>> 2));
-    if (trailer !== trailerOf(sequence, this.#salt)) return nexts.nothing;
+    if (trailer !== whole) return nexts.nothing;
     this.kind = kind;
     this.stream = words[start + recordWords.stream];
     this.size = size;

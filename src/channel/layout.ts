@@ -11,12 +11,13 @@
 // Of ring n, the first two stand in the copy of the side that writes it and are written by the side that reads it; the third
 // the other way round, and only in shared memory.
 //
-//   record   | sequence | kind, flags | stream | size | slots | credit | value | 0 | payload … | sequence ^ salt |
+//   record   | sequence | kind, flags | stream | size | slots | credit | value | sequence ^ salt | payload … | sequence ^ salt |
 //
 // Words are 32 bits, little-endian. Positions count slots and sequences count records, both modulo 2^32; 0 is no sequence.
 // The trailing sequence stands behind the payload, at the next multiple of four: it proves that all of the record has
-// arrived. It is mixed with the session's salt, which no program knows: bytes that one has sent in an earlier round never
-// look like it. A record is never wrapped around the end of the ring: a `pad` fills the rest.
+// arrived, and the one at the end of the header that all of the header has: how a WRITE comes into memory is the device's
+// affair, and a header may be seen while it is copied. Both are mixed with the session's salt, which no program knows: bytes
+// that one has sent in an earlier round never look like it. A record is never wrapped around the end of the ring: a `pad` fills the rest.
 //
 // The first word of each slot that no record starts at is 0 by the time the writer may use it: the reader clears it before it
 // gives the slot back. So bytes of a program that are left from an earlier round are never taken for a record.
@@ -24,7 +25,7 @@
 import { UsageError } from '../errors.ts';
 
 /** Of this file and of what the kinds mean. Peers with another one do not talk. */
-export const LAYOUT_VERSION = 1;
+export const LAYOUT_VERSION = 2;
 
 export const recordKinds = {
   /** Fills the ring to its end. */
@@ -61,6 +62,8 @@ export const recordWords = {
   slots: 4,
   credit: 5,
   value: 6,
+  /** As the trailing sequence. */
+  check: 7,
 } as const;
 
 export const HEADER_BYTES = 32;
@@ -150,7 +153,7 @@ function alignUp(sizeBytes: number): number {
   return (sizeBytes + 3) & ~3;
 }
 
-/** What stands at the end of a record: never 0, which is what cleared memory has there. */
+/** What stands at the end of a header and of a record: never 0, which is what cleared memory has there. */
 export function trailerOf(sequence: number, salt: number): number {
   return (sequence ^ salt) >>> 0 || 1;
 }

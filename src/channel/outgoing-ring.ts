@@ -177,26 +177,30 @@ export class OutgoingRing {
     const slots = slotsFor(sizeBytes, this.#slotBytes);
     const words = this.#words;
     const start = (this.#base + (this.#position & this.#mask) * this.#slotBytes) >>> 2;
-    words[start + (trailerOffset(sizeBytes) >>> 2)] = trailerOf(this.#sequence, this.#salt);
+    const whole = trailerOf(this.#sequence, this.#salt);
+    words[start + (trailerOffset(sizeBytes) >>> 2)] = whole;
     words[start + recordWords.kind] = credit < 0 ? kind : kind | (FLAG_CREDIT << 8);
     words[start + recordWords.stream] = stream;
     words[start + recordWords.size] = sizeBytes;
     words[start + recordWords.slots] = slots;
     words[start + recordWords.credit] = credit < 0 ? 0 : credit;
     words[start + recordWords.value] = value;
+    words[start + recordWords.check] = whole;
     this.#publish(start, slots);
   }
 
   #pad(slots: number): void {
     const words = this.#words;
     const start = (this.#base + (this.#position & this.#mask) * this.#slotBytes) >>> 2;
+    const whole = trailerOf(this.#sequence, this.#salt);
     words[start + recordWords.kind] = recordKinds.pad;
     words[start + recordWords.stream] = 0;
     words[start + recordWords.size] = 0;
     words[start + recordWords.slots] = slots;
     words[start + recordWords.credit] = 0;
     words[start + recordWords.value] = 0;
-    words[start + (trailerOffset(0) >>> 2)] = trailerOf(this.#sequence, this.#salt);
+    words[start + recordWords.check] = whole;
+    words[start + (trailerOffset(0) >>> 2)] = whole;
     this.#publish(start, slots);
   }
 
