@@ -74,8 +74,7 @@ struct {
 struct proxied_call {
   __u64 cookie;       // of the caller
   __u64 socket;       // its tcp_sock: only ever read, and only by BPF_CORE_READ
-  __u64 callee_proxy; // CALLEE_UNSEEN, CALLEE_WITHOUT or CALLEE_SETTLED, or else the proxy socket that waits for the
-                      // callee
+  __u64 callee_proxy; // what waits for the callee: one of CALLEE_… below, or a proxy socket
   __u32 first_seq;    // of the caller, by which the callee knows it
 };
 
@@ -145,8 +144,8 @@ static __always_inline void give_back(__u64 proxy) {
   if (proxy) bpf_map_push_elem(&free_sockets, &proxy, 0);
 }
 
-// Says when this connection is closed, however that comes about. Tracing programs (tcp_destroy_sock) do not: the kernel
-// leaves them out now and then, for all that run on a processor.
+// Asks to be told when this connection is closed, however that comes about. A program on the tracepoint
+// tcp_destroy_sock is not told of all of them: docs/steering-skmsg.md.
 static __always_inline void watch_close(struct bpf_sock_ops *ctx) {
   bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }

@@ -1,4 +1,4 @@
-// What the links of a lane share: its loop, its memory, and those who look after streams that were reset.
+// What the links of a lane share: its loop, its memory, and the last words of streams that were reset.
 
 import { BufferPool, type Lane, LastWords } from '../lane/index.ts';
 import { RangeList } from '../native/index.ts';

@@ -1,4 +1,4 @@
-// The pump of a lane: the memory its connections share, their totals, and those who look after the ones that were reset.
+// The pump of a lane: the memory its connections share, their totals, and the last words of those that were reset.
 
 import { BufferPool, type Lane, LastWords, type PooledBuffer } from '../lane/index.ts';
 import type { Socket } from '../native/index.ts';

@@ -1,5 +1,7 @@
 // The data connection of a stream on plain TCP: how a receiver makes it, and what a sender makes of it.
 
+import { constants } from 'node:os';
+import { SystemError } from '../../errors.ts';
 import { FdWatch, ip, Poller, pollEvents, SharedMemory, Socket } from '../../native/index.ts';
 import type { BlockQueue } from '../block-queue.ts';
 import { DATA_FIRST_BYTE, PREFACE_BYTES } from './protocol.ts';
@@ -51,7 +53,7 @@ async function finishConnect(socket: Socket, signal: AbortSignal): Promise<void>
   } finally {
     signal.removeEventListener('abort', onAbort);
   }
-  socket.finishConnect();
+  if (!socket.finishConnect()) throw new SystemError(-constants.errno.ECONNRESET, 'connect');
 }
 
 /**
