@@ -208,13 +208,15 @@ static __always_inline void end_call(const struct pair *self, struct proxied_cal
 
 static __always_inline void call_through_proxy(struct bpf_sock_ops *ctx) {
   struct bpf_sock *sk = ctx->sk;
+  const __u64 cookie = bpf_get_socket_cookie(ctx);
+  // A socket that is used again starts without what nobody read the last time.
+  bpf_map_delete_elem(&intercepted_sockets, &cookie);
   const struct connection *connection = sk ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
   if (!connection || connection->verdict != VERDICT_SKMSG) return;
   struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
   if (!tcp) return;
   struct pair self = {};
   fill_pair(&self, ctx);
-  const __u64 cookie = bpf_get_socket_cookie(ctx);
   const struct proxied_call call = {.cookie = cookie, .socket = (__u64)tcp, .first_seq = BPF_CORE_READ(tcp, write_seq)};
   if (!bpf_map_update_elem(&proxied_calls, &self, &call, BPF_NOEXIST)) watch_close(ctx);
 }
@@ -271,19 +273,18 @@ static __always_inline void take_over_callee(struct bpf_sock_ops *ctx) {
   if (bpf_map_lookup_elem(&proxy_targets, &target)) take_over(ctx, false, free_proxy());
 }
 
-// The socket may be used again: it keeps nothing of this connection, and not what nobody read.
+// TCP is done with the connection. Its program may not be: what waits to be read is the psock's, and stays with the
+// entry in intercepted_sockets until the kernel frees the socket or it is used again.
 static __always_inline void closed(struct bpf_sock_ops *ctx) {
   struct pair self = {};
   fill_pair(&self, ctx);
-  const __u64 cookie = bpf_get_socket_cookie(ctx);
   struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &self);
-  if (call && call->cookie == cookie) end_call(&self, call);
+  if (call && call->cookie == bpf_get_socket_cookie(ctx)) end_call(&self, call);
   struct bpf_sock *sk = ctx->sk;
   const struct proxy_request *number = sk ? bpf_sk_storage_get(&proxy_numbers, sk, NULL, 0) : NULL;
   if (!number || number->kind == PROXY_REQUEST_OFFER) return;
   take_apart(number->proxy);
   bpf_sk_storage_delete(&proxy_numbers, sk);
-  bpf_map_delete_elem(&intercepted_sockets, &cookie);
 }
 
 SEC("sockops")

@@ -3,6 +3,8 @@
 #include "flow.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SEED = 11, MOST = 1 << 20 };
+enum { SEED = 11, MOST = 1 << 20, MOST_WAIT_MS = 5000 };
 
 static uint64_t drain(int fd, uint8_t *bytes) {
   uint64_t received = 0;
@@ -47,6 +49,18 @@ static void closes(const char *address, int argc, char **argv) {
   printf("{\"right\":%d}\n", right);
 }
 
+// Until the kernel has nothing more to do for this connection, of which all may still be unread.
+static void wait_for_end(int fd) {
+  struct tcp_info info;
+  for (int ms = 0; ms < MOST_WAIT_MS; ms++) {
+    socklen_t length = sizeof(info);
+    must(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0, "TCP_INFO");
+    if (info.tcpi_state == TCP_CLOSE) return;
+    usleep(1000);
+  }
+  must(false, "the connection's end");
+}
+
 // halfclose ROUNDS: a request, its end, then the answer, read after everything has come to its end
 static void halfclose(const char *address, int argc, char **argv) {
   must(argc == 1, "halfclose ROUNDS");
@@ -65,6 +79,7 @@ static void halfclose(const char *address, int argc, char **argv) {
     const bool is_asked = drain(ends.callee, request) == 1000;
     send_all(ends.callee, bytes + length / 2, length - length / 2);
     close(ends.callee);
+    wait_for_end(ends.caller);
     right += is_asked && drain(ends.caller, bytes) == length;
     close(ends.caller);
   }
