@@ -47,7 +47,7 @@ const bounds: Bounds = {
   lateMs: 15_000,
   tooLongMs: channelSettings.recoverySeconds * 800,
 };
-/** Traffic before the first fault, and after the last. */
+/** Traffic before the first fault and after the last; and before it, as long as nothing new is opened. */
 const CALM_MS = 1000;
 /** Every frame that a soft RoCE device sends is lost with this chance. */
 const LOSS = 0.01;
@@ -61,8 +61,8 @@ export async function runPhase(world: SoakWorld, options: PhaseOptions): Promise
   world.deviceFaults = wire === 'roce' ? { seed, drop: LOSS } : undefined;
   const traffic = await Promise.all(names.map(async (name) => undo.use(await startTraffic(world, name, options))));
   await Promise.all(names.map((name) => world.startDaemon(name)));
-  const before = await untilQuiet(world, [], signal);
-  if (before.some(({ isUp }) => !isUp)) throw new MillraceError('MILLRACE_ERR_FAILED', 'the daemons do not meet');
+  const { isTrue: haveSettled, vitals: before } = await until(world, hasSettled(), signal);
+  if (!haveSettled) throw new MillraceError('MILLRACE_ERR_FAILED', 'the daemons do not meet');
 
   for (const each of traffic) each.start();
   const { faults, failures } = await breakThings(world, options);
@@ -126,6 +126,18 @@ async function breakThings(world: SoakWorld, options: PhaseOptions): Promise<{ f
 
 async function haveMet(world: SoakWorld, signal: AbortSignal): Promise<boolean> {
   return (await until(world, (all) => all.every(({ isUp }) => isUp), signal)).isTrue;
+}
+
+/** Daemons that have met still make connections to each other: they have settled when there were no new ones for a while. */
+function hasSettled(): (all: readonly Vitals[]) => boolean {
+  let most = 0;
+  let sinceMs = performance.now();
+  return (all) => {
+    const held = all.reduce((sum, { fds }) => sum + fds, 0);
+    if (held > most || all.some(({ isUp }) => !isUp)) sinceMs = performance.now();
+    most = Math.max(most, held);
+    return performance.now() - sinceMs > CALM_MS;
+  };
 }
 
 /** Until nothing is left; what is there when the patience is over, is for the judge. */
