@@ -40,12 +40,24 @@ static napi_value thread_id(napi_env env, napi_callback_info info) {
   return mr_return(env, gettid());
 }
 
-// CLOCK_MONOTONIC in ns to the scratch double: exact to 1 ns for the first 104 days of uptime, to 2 ns for the next
-// 104.
-static napi_value clock_(napi_env env, napi_callback_info info) {
+// CLOCK_MONOTONIC in ns: exact to 1 ns for the first 104 days of uptime, to 2 ns for the next 104.
+static double now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  *mr_state(env)->scratch = (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+  return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+// To the scratch double.
+static napi_value clock_(napi_env env, napi_callback_info info) {
+  *mr_state(env)->scratch = now_ns();
+  return NULL;
+}
+
+// How long it took, in ns, to the scratch double.
+static napi_value yield_processor(napi_env env, napi_callback_info info) {
+  const double start_ns = now_ns();
+  sched_yield();
+  *mr_state(env)->scratch = now_ns() - start_ns;
   return NULL;
 }
 
@@ -58,7 +70,8 @@ MR_EXPORTS(thread) {
   const napi_property_descriptor functions[] = {
       MR_FUNCTION("pin", pin),          MR_FUNCTION("affinity", affinity),
       MR_FUNCTION("setName", set_name), MR_FUNCTION("threadId", thread_id),
-      MR_FUNCTION("clock", clock_),     MR_FUNCTION("nothing", nothing),
+      MR_FUNCTION("clock", clock_),     MR_FUNCTION("yieldProcessor", yield_processor),
+      MR_FUNCTION("nothing", nothing),
   };
   return MR_DEFINE(env, exports, functions);
 }

@@ -194,7 +194,6 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
       outgoing.commit(recordKinds.data, this.id, size, credit);
       this.#sending.send(size);
       this.#owner.wrote(size);
-      this.#lane.turnsTo(this);
     }
     if (count === AGAIN) {
       this.#isReadable = false;
@@ -272,7 +271,6 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
   /** Sends the first rows of the list; what the socket does not take is held. */
   deliverRanges(list: RangeList, count: number, sizeBytes: number, hold: (stream: Stream, sent: number) => void): void {
     this.bytesIn += sizeBytes;
-    this.#lane.turnsTo(this);
     // The credit that came with the last of them may have led to the end of the socket.
     if (this.#socket.isClosed) return;
     let sent = 0;

@@ -22,9 +22,6 @@ export class Lane implements Disposable {
   readonly #leavingTokens: number[] = [];
   #waiting: Resumable[] = [];
   #resuming: Resumable[] = [];
-  #last: Watched | undefined;
-  /** How often another one than the last had something to do: a lane that waits for a single answer has few. */
-  switches = 0;
 
   /** Readable while events wait, so that a lane can be driven by another loop. */
   get fd(): number {
@@ -65,13 +62,6 @@ export class Lane implements Disposable {
   /** Resumes it in the next turn, after everybody else had theirs. */
   again(resumable: Resumable): void {
     this.#waiting.push(resumable);
-  }
-
-  /** It moves bytes now. */
-  turnsTo(watched: Watched): void {
-    if (watched === this.#last) return;
-    this.#last = watched;
-    this.switches++;
   }
 
   /** Waits for events for so long (negative: for ever) and handles them; how many there were. */

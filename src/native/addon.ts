@@ -91,8 +91,9 @@ interface ThreadCalls {
   setName(name: string): number;
   threadId(): number;
   clock(): void;
+  yieldProcessor(): void;
   nothing(): void;
-  /** Where `clock` leaves its result: a number that is returned would be allocated. */
+  /** Where the clocks leave their results: a number that is returned would be allocated. */
   readonly scratch: Float64Array;
 }
 

@@ -35,6 +35,6 @@ export { MAX_RANGES, RangeList } from './ranges.ts';
 export { AGAIN, check, checkValue } from './result.ts';
 export { RingBuffer } from './ring-buffer.ts';
 export { Socket, type SocketOption } from './socket.ts';
-export { monotonicNs, nameThread, pinThread, threadAffinity, threadId } from './thread.ts';
+export { monotonicNs, nameThread, pinThread, threadAffinity, threadId, yieldProcessor } from './thread.ts';
 export { UserfaultFd } from './userfault.ts';
 export { FdWatch } from './watch.ts';

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { monotonicNs, nameThread, pinThread, threadAffinity, threadId } from './index.ts';
+import { monotonicNs, nameThread, pinThread, threadAffinity, threadId, yieldProcessor } from './index.ts';
 
 describe('thread', () => {
   test('a processor that is not there is refused', () => {
@@ -28,5 +30,22 @@ describe('thread', () => {
       last = now;
     }
     assert.ok(Math.abs(Number(process.hrtime.bigint()) - monotonicNs()) < 50e6);
+  });
+
+  test('a yielded processor is had by whoever waits for it, and that is told', async () => {
+    pinThread(threadAffinity()[0]);
+    // It has the same processor.
+    const busy = spawn(process.execPath, [
+      '-e',
+      'console.log(); for (const end = Date.now() + 300; Date.now() < end; );',
+    ]);
+    await once(busy.stdout, 'data');
+    const exited = once(busy, 'exit');
+    let longestNs = 0;
+    for (const endNs = monotonicNs() + 5e9; longestNs < 500_000 && monotonicNs() < endNs; ) {
+      longestNs = Math.max(longestNs, yieldProcessor());
+    }
+    assert.ok(longestNs >= 500_000, `${longestNs} ns`);
+    await exited;
   });
 });

@@ -30,3 +30,9 @@ export function monotonicNs(): number {
   addon.clock();
   return scratch[0];
 }
+
+/** Lets run who waits for the processor of the calling thread; how long it was away, in ns. Allocates nothing. */
+export function yieldProcessor(): number {
+  addon.yieldProcessor();
+  return scratch[0];
+}

@@ -8,7 +8,6 @@ function waits(session: LoopedSession, turns: number): number[] {
   const timeouts: number[] = [];
   const lane = {
     hasWork: false,
-    switches: 0,
     turn: (timeoutNs: number): number => {
       timeouts.push(timeoutNs);
       return 0;

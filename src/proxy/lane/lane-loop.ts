@@ -2,7 +2,7 @@
 
 import type { Session } from '../../channel/index.ts';
 import type { Lane } from '../../lane/index.ts';
-import { monotonicNs } from '../../native/index.ts';
+import { monotonicNs, yieldProcessor } from '../../native/index.ts';
 import type { Patience } from './patience.ts';
 
 /** A link cannot sleep soundly, and has nothing to do: look again soon. */
@@ -14,7 +14,7 @@ const SHARED_NAP_NS = 100_000;
 export type LoopedSession = Pick<Session, 'turn' | 'prepareSleep'>;
 
 export interface LaneLoopOptions {
-  readonly lane: Pick<Lane, 'turn' | 'hasWork' | 'switches'>;
+  readonly lane: Pick<Lane, 'turn' | 'hasWork'>;
   readonly sessions: () => readonly LoopedSession[];
   readonly patience: Patience;
   /** False: the loop ends. */
@@ -51,9 +51,12 @@ export class LaneLoop {
       const nowNs = monotonicNs();
       if (done > 0) {
         hasLooked = false;
-        patience.found(done, lane.switches, nowNs);
+        patience.found(nowNs);
       }
-      if (patience.lasts(nowNs)) continue;
+      if (patience.lasts(nowNs)) {
+        patience.yielded(yieldProcessor(), nowNs);
+        continue;
+      }
       if (this.#maySleep(sessions)) {
         hasLooked = false;
         timeoutNs = -1;

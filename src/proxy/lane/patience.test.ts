@@ -2,22 +2,20 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Patience } from './patience.ts';
 
-/** Waits so long for each of some things, and says whether it would still look at the end of the last wait. */
-function after(patience: Patience, waits: number, waitNs: number, count: number, hasMany = false): boolean {
-  let nowNs = 1e9;
-  for (let wait = 0; wait < waits; wait++) {
+/** Waits so long for each of some things, from that moment on; when the last of them was found. */
+function wait(patience: Patience, waits: number, waitNs: number, startNs = 1e9): number {
+  let nowNs = startNs;
+  for (let count = 0; count < waits; count++) {
     patience.lasts(nowNs);
     nowNs += waitNs;
-    patience.found(count, hasMany ? wait : 0, nowNs);
+    patience.found(nowNs);
   }
-  return looks(patience, nowNs, waitNs);
+  return nowNs;
 }
 
-/** Looks every 20 us for so long; whether it would go on. */
-function looks(patience: Patience, startNs: number, ns: number): boolean {
-  let isLooking = true;
-  for (let nowNs = startNs; nowNs <= startNs + ns; nowNs += 20_000) isLooking = patience.lasts(nowNs);
-  return isLooking;
+/** Others have the processor for so long, so many times in a row. */
+function yieldTo(patience: Patience, times: number, takenNs: number, nowNs: number): void {
+  for (let count = 0; count < times; count++) patience.yielded(takenNs, nowNs);
 }
 
 describe('patience', () => {
@@ -31,59 +29,51 @@ describe('patience', () => {
 
   test('that learns sleeps at once as long as nothing comes soon', () => {
     assert.equal(new Patience('auto').lasts(1e9), false);
-    assert.equal(after(new Patience('auto'), 100, 10_000_000, 1), false);
-  });
-
-  test('looks while answers come one by one and soon, and stops when they do not', () => {
     const patience = new Patience('auto');
-    assert.equal(after(patience, 40, 50_000, 1), true);
-    assert.equal(after(patience, 40, 5_000_000, 1), false);
+    assert.equal(patience.lasts(wait(patience, 100, 10_000_000)), false);
   });
 
-  test('stops for a while when somebody else needs the processor', () => {
+  test('looks while things come soon, and stops when they do not', () => {
     const patience = new Patience('auto');
-    assert.equal(after(patience, 40, 50_000, 1), true);
-    const startNs = 1e9 + 41 * 50_000;
-    patience.found(1, 0, startNs);
-    assert.equal(looks(patience, startNs, 60_000), true);
-    assert.equal(patience.lasts(startNs + 260_000), false);
-    patience.found(1, 0, startNs + 300_000);
-    assert.equal(looks(patience, startNs + 300_000, 20_000), false);
-    patience.found(1, 0, startNs + 320_000);
-    assert.equal(looks(patience, startNs + 200_000_000, 60_000), true);
+    let nowNs = wait(patience, 40, 50_000);
+    assert.equal(patience.lasts(nowNs), true);
+    nowNs = wait(patience, 40, 5_000_000, nowNs);
+    assert.equal(patience.lasts(nowNs), false);
+    nowNs = wait(patience, 40, 50_000, nowNs);
+    assert.equal(patience.lasts(nowNs), true);
   });
 
-  test('does not take a nap of its own for an interruption', () => {
+  test('looks for a while and then sleeps, however soon things come', () => {
     const patience = new Patience('auto');
-    assert.equal(after(patience, 40, 50_000, 1), true);
-    const startNs = 1e9 + 41 * 50_000;
-    patience.found(1, 0, startNs);
-    assert.equal(looks(patience, startNs, 300_000), false);
-    assert.equal(patience.lasts(startNs + 500_000), false);
-    patience.found(1, 0, startNs + 520_000);
-    assert.equal(looks(patience, startNs + 520_000, 60_000), true);
+    const nowNs = wait(patience, 40, 10_000);
+    assert.equal(patience.lasts(nowNs), true);
+    assert.equal(patience.lasts(nowNs + 49_999), true);
+    assert.equal(patience.lasts(nowNs + 50_000), false);
   });
 
-  test('looks only briefly when it has many things to do at once, or for many', () => {
-    const busy = new Patience('auto');
-    assert.equal(after(busy, 40, 50_000, 10), false);
-    const many = new Patience('auto');
-    assert.equal(after(many, 40, 50_000, 1, true), false);
-    for (const patience of [busy, many]) {
-      const startNs = 1e9 + 41 * 50_000;
-      patience.found(1, 0, startNs);
-      assert.equal(patience.lasts(startNs), true);
-      assert.equal(patience.lasts(startNs + 4999), true);
-      assert.equal(patience.lasts(startNs + 5000), false);
+  test('goes on looking where others have the processor now and then', () => {
+    const patience = new Patience('auto');
+    const nowNs = wait(patience, 40, 50_000);
+    for (let round = 0; round < 100; round++) {
+      yieldTo(patience, 2, 4_000_000, nowNs);
+      yieldTo(patience, 1, 300_000, nowNs);
     }
+    assert.equal(patience.lasts(nowNs), true);
   });
 
-  test('never looks for longer than an answer may take', () => {
+  test('sleeps at once for a while where others keep the processor, for longer each time', () => {
     const patience = new Patience('auto');
-    after(patience, 40, 50_000, 1);
-    // The last wait began with the last thing that was found.
-    const startNs = 1e9 + 40 * 50_000;
-    assert.equal(looks(patience, startNs, 280_000), true);
-    assert.equal(patience.lasts(startNs + 300_000), false);
+    let nowNs = wait(patience, 40, 50_000);
+    for (const banNs of [5e8, 1e9, 2e9, 4e9, 8e9, 8e9]) {
+      yieldTo(patience, 3, 4_000_000, nowNs);
+      assert.equal(patience.lasts(nowNs + banNs - 1), false);
+      patience.found(nowNs + banNs - 1);
+      nowNs = wait(patience, 40, 50_000, nowNs + banNs);
+      assert.equal(patience.lasts(nowNs), true);
+    }
+    // It was quiet for longer than that.
+    nowNs = wait(patience, 40, 50_000, nowNs + 1e10);
+    yieldTo(patience, 3, 4_000_000, nowNs);
+    assert.equal(patience.lasts(nowNs + 5e8), true);
   });
 });
