@@ -57,6 +57,7 @@ MR_EXPORTS(ibverbs_objects);
 MR_EXPORTS(ibverbs_data);
 MR_EXPORTS(datagram);
 MR_EXPORTS(icrc);
+MR_EXPORTS(netlink);
 
 struct mr_state *mr_state(napi_env env);
 

@@ -179,6 +179,10 @@ export const configSchema = z.strictObject(
       .size({ least: 4 * KiB, most: GiB })
       .prefault('2MiB')
       .describe("buffers of the daemon's own sockets towards programs"),
+    bigSegments: field
+      .flag()
+      .default(true)
+      .describe('let TCP hand over up to 512 KiB at once on the loopback device, while the daemon runs'),
   },
   mapping,
 );

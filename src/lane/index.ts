@@ -1,5 +1,6 @@
 // A lane: one thread's event loop, and what its connections share.
 
+export { BIG_BYTES, BigSegments } from './big-segments.ts';
 export { BufferPool, type PooledBuffer } from './buffer-pool.ts';
 export { Door, isShortage } from './door.ts';
 export { Lane, type Resumable, type Watched } from './lane.ts';

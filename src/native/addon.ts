@@ -85,6 +85,10 @@ interface DatagramCalls {
   checkPackets(slabId: number, localOffset: number, rowsId: number, count: number): number;
 }
 
+interface NetlinkCalls {
+  netlinkAsk(request: Uint8Array, answer: Uint8Array): number;
+}
+
 interface ThreadCalls {
   pin(cpu: number): number;
   affinity(): number[] | number;
@@ -214,6 +218,7 @@ export interface Addon
     FdCalls,
     SocketCalls,
     DatagramCalls,
+    NetlinkCalls,
     ThreadCalls,
     BpfCalls,
     IbverbsCalls,

@@ -28,6 +28,7 @@ export {
   type OpenMemoryOptions,
   SharedMemory,
 } from './memory.ts';
+export { type LinkNumber, readLink, writeLink } from './netlink.ts';
 export { MAX_PACKETS, NOT_WHOLE, PacketCheck, PacketSeal } from './packets.ts';
 export { failAllPagers, failPagersOf, Pager, type PagerCounters, type PagerOptions } from './pager.ts';
 export { Poller, pollEvents } from './poller.ts';

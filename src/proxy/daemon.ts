@@ -5,7 +5,8 @@ import { changedKeys } from '../config/changes.ts';
 import { formatHostPort } from '../config/host-port.ts';
 import type { Config } from '../config/index.ts';
 import { readTlsMaterial } from '../config/tls-material.ts';
-import { MillraceError } from '../errors.ts';
+import { MillraceError, SystemError } from '../errors.ts';
+import { BigSegments } from '../lane/index.ts';
 import { type Address, ip } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import {
@@ -66,6 +67,7 @@ export class ProxyDaemon implements AsyncDisposable {
     const security = await securityOf(config);
     const etcdSpec = await etcdSpecOf(config);
     const listen = addressesOf(config);
+    if (config.bigSegments) undo.use(raiseSegments());
     const failure: { report?: (reason: string) => void } = {};
     const steering = undo.use(Steering.create({ instance, cgroup: config.cgroup, rules: daemonRules(config) }));
     const hear: { message?: (message: FromLane) => void } = {};
@@ -288,6 +290,17 @@ export class ProxyDaemon implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+}
+
+/** Nothing but speed depends on it. */
+function raiseSegments(): BigSegments | null {
+  try {
+    return BigSegments.raise();
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    trouble('daemon', `segments on the loopback device stay small, and bulk is slower: ${error.message}`, '');
+    return null;
   }
 }
 
