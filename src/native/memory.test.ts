@@ -162,7 +162,7 @@ describe('shared memory', () => {
   test('ten thousand memories made and closed leave no descriptor and no mapping', () => {
     const before = readdirSync('/proc/self/fd').length;
     for (let i = 0; i < 10_000; i++) SharedMemory.create({ sizeBytes: PAGE, name: 'churn' }).close();
-    assert.equal(readdirSync('/proc/self/fd').length, before);
+    assert.ok(readdirSync('/proc/self/fd').length <= before);
     assert.equal(mappings('churn'), 0);
   });
 });

@@ -116,6 +116,10 @@ describe('a pager', () => {
       rig.pager.close();
     }
     assert.ok(views.every(({ length }) => length === 0));
-    assert.deepEqual(held(), before);
+    // Node may have let go of something of its own meanwhile.
+    assert.ok(
+      held().every((count, index) => count <= before[index]),
+      `${held().join()} after ${before.join()}`,
+    );
   });
 });

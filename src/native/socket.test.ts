@@ -335,6 +335,6 @@ describe('descriptors over unix sockets', () => {
       assert.equal(got?.fds.length, 64);
       for (const fd of got?.fds ?? []) fd.close();
     }
-    assert.equal(readdirSync('/proc/self/fd').length, before);
+    assert.ok(readdirSync('/proc/self/fd').length <= before);
   });
 });

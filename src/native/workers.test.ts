@@ -32,7 +32,7 @@ describe('several threads', () => {
         }),
       );
       assert.equal(heldMappings(), 0);
-      assert.equal(readdirSync('/proc/self/fd').length, before);
+      assert.ok(readdirSync('/proc/self/fd').length <= before);
     });
   }
 

@@ -173,7 +173,7 @@ describe('a stream that never blocks its thread', () => {
       await using _consumer = openLocalConsumer(stream.consumer);
       assert.throws(() => openLocalConsumer(stream.consumer), { code: 'MILLRACE_ERR_USAGE', message: /good once/ });
     }
-    assert.equal(readdirSync('/proc/self/fd').length, before);
+    assert.ok(readdirSync('/proc/self/fd').length <= before);
   });
 
   test('a thread that dies block by block fails the stream for the other end', async () => {

@@ -36,7 +36,7 @@ describe('a stream between two processes', { skip }, () => {
     const signal = AbortSignal.timeout(20);
     await assert.rejects(serveLocal(join(dir, 'abort'), { signal }), { name: 'TimeoutError' });
     assert.equal(existsSync(join(dir, 'abort')), false);
-    assert.equal(readdirSync('/proc/self/fd').length, before);
+    assert.ok(readdirSync('/proc/self/fd').length <= before);
   });
 
   test('only the user may open what is served', async () => {
