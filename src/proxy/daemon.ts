@@ -67,7 +67,6 @@ export class ProxyDaemon implements AsyncDisposable {
     const security = await securityOf(config);
     const etcdSpec = await etcdSpecOf(config);
     const listen = addressesOf(config);
-    if (config.bigSegments) undo.use(raiseSegments());
     const failure: { report?: (reason: string) => void } = {};
     const steering = undo.use(Steering.create({ instance, cgroup: config.cgroup, rules: daemonRules(config) }));
     const hear: { message?: (message: FromLane) => void } = {};
@@ -164,6 +163,8 @@ export class ProxyDaemon implements AsyncDisposable {
       else follower.onEvent(event);
     });
     undo.use(followHearers(lanes));
+    // Last: one that cannot start must not lower what another daemon of this host has raised.
+    if (config.bigSegments) undo.use(raiseSegments());
     steering.serve(serviceOf(listen));
     const daemon = new ProxyDaemon(options, undo.move(), {
       steering,

@@ -47,7 +47,7 @@ const bounds: Bounds = {
   lateMs: 15_000,
   tooLongMs: channelSettings.recoverySeconds * 800,
 };
-/** Traffic before the first fault and after the last; and before it, as long as nothing new is opened. */
+/** How long nothing new is opened before the traffic starts; and traffic before the first fault, and after the last. */
 const CALM_MS = 1000;
 /** Every frame that a soft RoCE device sends is lost with this chance. */
 const LOSS = 0.01;
@@ -62,7 +62,7 @@ export async function runPhase(world: SoakWorld, options: PhaseOptions): Promise
   const traffic = await Promise.all(names.map(async (name) => undo.use(await startTraffic(world, name, options))));
   await Promise.all(names.map((name) => world.startDaemon(name)));
   const { isTrue: haveSettled, vitals: before } = await until(world, hasSettled(), signal);
-  if (!haveSettled) throw new MillraceError('MILLRACE_ERR_FAILED', 'the daemons do not meet');
+  if (!haveSettled) throw new MillraceError('MILLRACE_ERR_FAILED', 'the daemons do not meet and come to rest');
 
   for (const each of traffic) each.start();
   const { faults, failures } = await breakThings(world, options);

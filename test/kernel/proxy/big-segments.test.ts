@@ -1,11 +1,13 @@
 // Tests what a daemon does to its host's loopback device, and that it is undone.
 
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { BIG_BYTES } from '../../../src/lane/index.ts';
 import { readLink } from '../../../src/native/index.ts';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { command } from './daemon-process.ts';
 import { ProxyWorld } from './proxy-world.ts';
 
 const fixture = join(import.meta.dirname, '../fixtures/loopback-limits.ts');
@@ -61,6 +63,31 @@ describe('segments of up to 512 KiB on the loopback device', { concurrency: fals
     assert.deepEqual(await limits(100_000), later);
     await other.stop();
     assert.deepEqual(await limits(), later);
+  });
+
+  test('a daemon that cannot start leaves those of another alone', async () => {
+    await limits(65_536);
+    const daemon = await world.start('a');
+    const twin = {
+      ...world.settingsOf('a'),
+      instance: 'twin',
+      api: { http: false, socket: join(world.folder.path, 'twin.sock') },
+    };
+    const file = join(world.folder.path, 'twin.yaml');
+    writeFileSync(file, JSON.stringify(twin));
+    const { code, stderr } = await world.a.run(command, ['up', '--config', file]);
+    assert.notEqual(code, 0);
+    assert.match(stderr, /the port is in use/);
+    assert.deepEqual(await limits(), big);
+    await daemon.stop();
+    assert.deepEqual(await limits(), usual);
+  });
+
+  test('who may not set them is told so', async () => {
+    const words = ['--bounding-set=-net_admin', process.execPath, fixture, '100000'];
+    const { code, stderr } = await world.a.run('setpriv', words);
+    assert.notEqual(code, 0);
+    assert.match(stderr, /rtnetlink: EPERM \(set device 1\)/);
   });
 
   test('a device that is not there is a clear error', () => {

@@ -10,7 +10,7 @@ import { instanceOf, PinnedInstance } from '../steering/pinned-instance.ts';
 import { RunningProgram } from '../steering/running-program.ts';
 import { until } from '../steering/world.ts';
 
-const command = join(import.meta.dirname, '../../../millrace');
+export const command = join(import.meta.dirname, '../../../millrace');
 
 /** Keys of the config file. */
 export type Settings = Readonly<Record<string, unknown>>;
