@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Words of the ledger, as in src/vortex/block-queue.ts.
+// Words of the ledger, as in src/vortex/stream/block-queue.ts.
 enum {
   LEDGER_FAILURE = 4,
   LEDGER_SIZE_KNOWN = 5,
@@ -19,7 +19,7 @@ enum {
   LEDGER_SLEEPERS = 49,
 };
 
-// Why a stream failed, as in src/vortex/failure.ts; from FAILURE_SYSTEM on, plus an errno.
+// Why a stream failed, as in src/vortex/stream/failure.ts; from FAILURE_SYSTEM on, plus an errno.
 enum {
   FAILURE_PEER_DIED = 1,
   FAILURE_TIMED_OUT = 3,

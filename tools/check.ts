@@ -22,7 +22,7 @@ function trackedC(): string[] {
 }
 
 const bin = (name: string): string => join(root, 'node_modules/.bin', name);
-const sources = ['src', 'test', 'tools', 'examples'];
+const sources = ['src', 'workbench', 'test', 'tools', 'examples'];
 
 const checks: readonly Check[] = [
   { name: 'types (tsc)', command: [bin('tsc'), '--project', 'tsconfig.json'] },
@@ -32,6 +32,11 @@ const checks: readonly Check[] = [
     fix: [bin('biome'), 'check', '--write', '--error-on-warnings', '.'],
   },
   { name: 'promises and cycles (oxlint)', command: [bin('oxlint'), '--type-aware', '--deny-warnings', ...sources] },
+  {
+    name: 'rooms (tools/rooms.ts)',
+    command: [process.execPath, '--no-warnings', 'tools/rooms.ts'],
+    fix: [process.execPath, '--no-warnings', 'tools/rooms.ts', '--fix'],
+  },
   {
     name: 'BPF layouts (bpf-layouts)',
     command: [process.execPath, '--no-warnings', 'tools/bpf-layouts.ts', '--check'],

@@ -32,7 +32,7 @@ interface Tally {
 }
 
 function tiers(): Tier[] {
-  const unit = globSync('{src,tools}/**/*.test.ts').sort();
+  const unit = globSync('{src,workbench,tools}/**/*.test.ts').sort();
   const inFolder = readTierFolders();
   const sanitized = [...globSync('src/native/*.test.ts'), ...globSync('test/kernel/bpf*.test.ts')].sort();
   return [

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { BufferPool } from '../lane/index.ts';
+import { BufferPool } from '../loop/index.ts';
 import { SharedMemory } from '../native/index.ts';
 import { HeldBytes } from './held-bytes.ts';
 

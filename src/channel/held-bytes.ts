@@ -1,6 +1,6 @@
 // Bytes of a stream whose program is slow: copied out of the ring, so that the ring goes on for the others.
 
-import type { BufferPool, PooledBuffer } from '../lane/index.ts';
+import type { BufferPool, PooledBuffer } from '../loop/index.ts';
 import { copyMemory, type SharedMemory } from '../native/index.ts';
 
 export class HeldBytes {

@@ -1,6 +1,6 @@
 // What the links of a lane share: its loop, its memory, and the last words of streams that were reset.
 
-import { BufferPool, type Lane, LastWords } from '../lane/index.ts';
+import { BufferPool, type Lane, LastWords } from '../loop/index.ts';
 import { RangeList } from '../native/index.ts';
 import { MemoryBudget } from './credits.ts';
 

@@ -2,7 +2,7 @@
 // differ in how they come by a transport.
 
 import { UsageError } from '../errors.ts';
-import type { Watched } from '../lane/index.ts';
+import type { Watched } from '../loop/index.ts';
 import { monotonicNs, pollEvents, type Socket } from '../native/index.ts';
 import type { Device } from '../verbs/index.ts';
 import { type Accept, decodeLinkMessage, encodeLinkMessage, type LinkMessage } from './handshake.ts';

@@ -3,7 +3,7 @@
 // What was received before an end (stream-ends.ts) is still given to the program: the socket may outlive the name.
 
 import { SystemError } from '../errors.ts';
-import type { Dying, Lane, Resumable, Watched } from '../lane/index.ts';
+import type { Dying, Lane, Resumable, Watched } from '../loop/index.ts';
 import { type Address, AGAIN, pollEvents, type RangeList, type SharedMemory, type Socket } from '../native/index.ts';
 import { ReceiveWindow, SendWindow } from './credits.ts';
 import { HeldBytes } from './held-bytes.ts';

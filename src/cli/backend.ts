@@ -2,14 +2,14 @@
 
 import { dirname } from 'node:path';
 import { InvalidArgumentError, Option } from 'commander';
-import { parseSize } from '../config/size.ts';
 import { UsageError } from '../errors.ts';
-import { makeFolder } from '../folder.ts';
-import { printable } from '../printable.ts';
 import { listDevices } from '../providers/index.ts';
-import { Backend, defaultLimits, subscribeGuests, type WaitMode, waitModes } from '../remoting/index.ts';
+import { Backend, defaultLimits, subscribeGuests } from '../remoting/backend/index.ts';
 import { startBackendServer } from '../server/index.ts';
-import { didYouMean } from '../suggest.ts';
+import type { WaitMode } from '../spin/index.ts';
+import { waitModes } from '../spin/index.ts';
+import { makeFolder } from '../system/index.ts';
+import { didYouMean, parseSize, printable } from '../text/index.ts';
 import { backendPaths } from './backend-paths.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';

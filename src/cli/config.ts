@@ -1,15 +1,9 @@
 // `millrace config`: checks a config file, shows it with all defaults, and prints the schema for editors.
 
 import { stringify } from 'yaml';
-import {
-  ConfigError,
-  configJsonSchema,
-  type LoadedConfig,
-  loadConfig,
-  readTlsMaterial,
-  shownConfig,
-} from '../config/index.ts';
-import { daemonRules } from '../proxy/rules.ts';
+import { ConfigError, configJsonSchema, type LoadedConfig, loadConfig, shownConfig } from '../config/index.ts';
+import { daemonRules } from '../proxy/index.ts';
+import { readTlsMaterial } from '../tls/index.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
 import type { World } from './world.ts';

@@ -2,10 +2,9 @@
 
 import { Option } from 'commander';
 import { UsageError } from '../errors.ts';
-import { printable } from '../printable.ts';
-import type { ConnectionMode, ConnectionStatus } from '../proxy/status.ts';
 import { type ApiClient, connectionModes } from '../server/index.ts';
-import { didYouMean } from '../suggest.ts';
+import type { ConnectionMode, ConnectionStatus } from '../status/index.ts';
+import { didYouMean, printable } from '../text/index.ts';
 import type { AddCommand } from './command.ts';
 import { addDaemonOptions, clientOf, type DaemonOptions } from './daemon-options.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';

@@ -1,6 +1,6 @@
 // `millrace explain` and `millrace reload`: why a connection travels as it does, and the config read again.
 
-import { printable } from '../printable.ts';
+import { printable } from '../text/index.ts';
 import type { AddCommand } from './command.ts';
 import { addDaemonOptions, clientOf, type DaemonOptions } from './daemon-options.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';

@@ -4,10 +4,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
-import { parseSize } from '../config/size.ts';
 import { UsageError } from '../errors.ts';
 import { Guest } from '../lab/vm/index.ts';
-import { Backend, closeEnds, QemuMachine, QemuWiring, registerMachine } from '../remoting/index.ts';
+import { Backend, QemuMachine } from '../remoting/backend/index.ts';
+import { closeEnds, QemuWiring, registerMachine } from '../remoting/transports/index.ts';
+import { parseSize } from '../text/index.ts';
 import type { CommandContext } from './command.ts';
 import type { World } from './world.ts';
 

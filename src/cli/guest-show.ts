@@ -2,9 +2,9 @@
 
 import type { Command } from 'commander';
 import { UsageError } from '../errors.ts';
-import { printable } from '../printable.ts';
-import type { BackendStatus, GuestStatus } from '../remoting/index.ts';
 import { ApiClient } from '../server/index.ts';
+import type { BackendStatus, GuestStatus } from '../status/index.ts';
+import { printable } from '../text/index.ts';
 import { backendPaths } from './backend-paths.ts';
 import type { CommandContext } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';

@@ -1,5 +1,6 @@
 // The real world: this process's streams, environment, clock, signals, and who reads what it prints.
 
+import { type CommandSource, commands as shipped } from './commands.ts';
 import { exitCode } from './exit-code.ts';
 import { run } from './run.ts';
 
@@ -22,7 +23,7 @@ function onReaderGone(stream: NodeJS.WriteStream, then: () => void): void {
   });
 }
 
-export async function main(args: readonly string[]): Promise<number> {
+export async function main(args: readonly string[], commands: readonly CommandSource[] = shipped): Promise<number> {
   const isDaemon = args[0] === 'up';
   const controller = new AbortController();
   abortOnSignals(controller, isDaemon);
@@ -36,14 +37,15 @@ export async function main(args: readonly string[]): Promise<number> {
     hasReader = false;
     stop();
   });
-  const code = await run(args, {
+  const world = {
     stdin: process.stdin,
     stdout: process.stdout,
     stderr: process.stderr,
     env: process.env,
     signal: controller.signal,
     nowMs: () => performance.now(),
-  });
+  };
+  const code = await run(args, world, commands);
   // A reader that has seen enough (`millrace … | head`) is no error.
   return !hasReader && code === exitCode.interrupted ? exitCode.ok : code;
 }

@@ -3,8 +3,8 @@
 import { relative, resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
 import { UnsupportedError } from '../errors.ts';
-import { findProgram } from '../lab/program.ts';
-import { type LabCertificates, makeLabCertificates } from '../peers/lab-ca.ts';
+import { findProgram } from '../lab/index.ts';
+import { type LabCertificates, makeLabCertificates } from '../tls/index.ts';
 import type { CommandContext } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
 import type { World } from './world.ts';

@@ -1,9 +1,8 @@
 // `millrace peer`: the daemons this one carries connections to and from, and the links to each.
 
 import { UsageError } from '../errors.ts';
-import { printable } from '../printable.ts';
-import type { LinkStatus, PeerStatus } from '../proxy/status.ts';
-import { didYouMean } from '../suggest.ts';
+import type { LinkStatus, PeerStatus } from '../status/index.ts';
+import { didYouMean, printable } from '../text/index.ts';
 import type { AddCommand } from './command.ts';
 import { addDaemonOptions, clientOf, type DaemonOptions } from './daemon-options.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';

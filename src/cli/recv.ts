@@ -1,7 +1,7 @@
 // `millrace recv`: fetches what `millrace send` offers, into a file or a pipe.
 
-import { DEFAULT_PORT, parseAddress, receiveFile } from '../courier/index.ts';
 import { UsageError } from '../errors.ts';
+import { DEFAULT_PORT, parseAddress, receiveFile } from '../vortex/files/index.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
 import { addCourierOptions, type CourierFlags, courierSettings, Talk } from './send-options.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { softProvider } from '../providers/soft/index.ts';
-import { recordSession } from '../remoting/fixtures/recorded-session.ts';
+import { recordSession } from '../remoting/backend/fixtures/recorded-session.ts';
 import { runCaptured } from './fixtures/captured-world.ts';
 
 describe('replay', () => {

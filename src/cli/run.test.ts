@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import { describe, test } from 'node:test';
 import { MillraceError, SystemError, UnsupportedError, UsageError } from '../errors.ts';
-import { packageVersion } from '../version.ts';
+import { packageVersion } from '../system/version.ts';
 import { exitCodeOf } from './exit-code.ts';
 import { runCaptured } from './fixtures/captured-world.ts';
 import { painter, table } from './paint.ts';
@@ -16,7 +16,7 @@ describe('the command line', () => {
   });
 
   test('a wrong option is a usage error with the nearest right one', async () => {
-    const { code, stderr } = await runCaptured(['bench', '--jsn']);
+    const { code, stderr } = await runCaptured(['doctor', '--jsn']);
     assert.equal(code, 2);
     assert.match(stderr, /unknown option '--jsn'[\s\S]*Did you mean --json\?/);
   });
@@ -30,7 +30,7 @@ describe('the command line', () => {
   test('help and version are data and succeed', async () => {
     const help = await runCaptured(['--help']);
     assert.equal(help.code, 0);
-    for (const word of ['demo', 'doctor', 'lab', 'bench']) assert.match(help.stdout, new RegExp(`^  ${word}`, 'm'));
+    for (const word of ['up', 'doctor', 'lab', 'conn']) assert.match(help.stdout, new RegExp(`^  ${word}`, 'm'));
     const version = await runCaptured(['--version']);
     assert.deepEqual(version, { code: 0, stdout: `${packageVersion()}\n`, stderr: '' });
   });
@@ -38,33 +38,12 @@ describe('the command line', () => {
   test('every command explains itself', async () => {
     const { stdout: help } = await runCaptured(['--help']);
     const names = [...help.matchAll(/^ {2}([a-z]+) /gm)].flatMap(([, name = '']) => (name === 'help' ? [] : [[name]]));
-    assert.ok(names.length > 20);
+    assert.ok(names.length > 15);
     for (const words of [...names, ...['up', 'down', 'show', 'exec'].map((name) => ['lab', name])]) {
       const { code, stdout } = await runCaptured([...words, '--help']);
       assert.equal(code, 0);
       assert.match(stdout, new RegExp(`Usage: millrace ${words.join(' ')}`));
     }
-  });
-
-  test('bench lists its rows for people and programs', async () => {
-    const people = await runCaptured(['bench', '--list', 'native.pump.*']);
-    assert.match(people.stdout, /^native\.pump\.64 /m);
-    assert.doesNotMatch(people.stdout, /native\.epoll/);
-    const programs = await runCaptured(['bench', '--list', '--json']);
-    assert.ok(JSON.parse(programs.stdout).some(({ id }: { id: string }) => id === 'native.pump.128k'));
-  });
-
-  test('an unknown benchmark is one line and a usage error', async () => {
-    const { code, stdout, stderr } = await runCaptured(['bench', 'nativ.crossing']);
-    assert.equal(code, 2);
-    assert.equal(stdout, '');
-    assert.match(stderr, /^millrace: no benchmark 'nativ.crossing' \(did you mean native.crossing\?\).*\n$/);
-  });
-
-  test('a bench that is stopped says nothing and exits as interrupted', async () => {
-    const { code, stdout } = await runCaptured(['bench', 'native.crossing'], { signal: AbortSignal.abort() });
-    assert.equal(code, 130);
-    assert.equal(stdout, '');
   });
 
   test('each kind of error has its exit code', () => {

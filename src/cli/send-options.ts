@@ -1,10 +1,10 @@
 // What `millrace send` and `millrace recv` have in common: options, and how they show what happens.
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { CourierSettings, News, Receipt } from '../courier/index.ts';
 import { UsageError } from '../errors.ts';
+import type { CourierSettings, News, Receipt } from '../vortex/files/index.ts';
 import { type Strategy, strategies } from '../vortex/index.ts';
-import { wireOfDevice } from '../vortex/net/verbs-device.ts';
+import { wireOfDevice } from '../vortex/net/index.ts';
 import { ageText, bytesText, rateText } from './figures.ts';
 import { painter } from './paint.ts';
 import { Progress } from './progress.ts';

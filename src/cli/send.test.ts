@@ -7,8 +7,8 @@ import { basename, join } from 'node:path';
 import { PassThrough, Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { after, describe, test } from 'node:test';
-import { openFileSource } from '../courier/index.ts';
-import { Part } from '../courier/part.ts';
+import { openFileSource } from '../vortex/files/index.ts';
+import { Part } from '../vortex/files/part.ts';
 import { type Outcome, runCaptured } from './fixtures/captured-world.ts';
 import type { World } from './world.ts';
 

@@ -1,7 +1,14 @@
 // `millrace send`: offers a file or a pipe to one receiver, and ends when it has it.
 
 import { InvalidArgumentError } from 'commander';
-import { addressText, DEFAULT_PORT, openFileSource, PipeSource, parseAddress, sendFile } from '../courier/index.ts';
+import {
+  addressText,
+  DEFAULT_PORT,
+  openFileSource,
+  PipeSource,
+  parseAddress,
+  sendFile,
+} from '../vortex/files/index.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
 import { addCourierOptions, type CourierFlags, courierSettings, Talk } from './send-options.ts';

@@ -1,6 +1,6 @@
 // Rates from two looks at a daemon: what moved per second on each peer, link, lane and connection between them.
 
-import type { ConnectionStatus, DaemonStatus, LinkStatus } from '../proxy/status.ts';
+import type { ConnectionStatus, DaemonStatus, LinkStatus } from '../status/index.ts';
 
 /** What was seen at one moment. */
 export interface Look {

@@ -1,7 +1,7 @@
 // What `millrace top` shows of a daemon's rates, as lines.
 
-import { printable } from '../printable.ts';
-import type { DaemonStatus } from '../proxy/status.ts';
+import type { DaemonStatus } from '../status/index.ts';
+import { printable } from '../text/index.ts';
 import { processOf } from './conn.ts';
 import { ageText, bytesText, countText, microsecondsText, percentText, rateText } from './figures.ts';
 import { type Paint, table } from './paint.ts';

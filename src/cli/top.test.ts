@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
-import type { StatusSource } from '../proxy/status.ts';
+import type { StatusSource } from '../status/daemon-status.ts';
 import { connection, link, peer, status } from '../telemetry/fixtures/fake-status.ts';
 import { fakeDaemon } from './fixtures/daemon.ts';
 import { figuresOf, type Look } from './top-figures.ts';

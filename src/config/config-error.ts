@@ -1,7 +1,7 @@
 // What is wrong with a config file: every problem at once, each with its place.
 
 import { UsageError } from '../errors.ts';
-import { printable } from '../printable.ts';
+import { printable } from '../text/index.ts';
 
 export type Path = readonly (string | number)[];
 

@@ -2,7 +2,7 @@
 
 import { availableParallelism, hostname } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import type { HostPort } from './host-port.ts';
+import type { HostPort } from '../text/index.ts';
 import type { ParsedConfig } from './schema.ts';
 
 export interface ConfigPeer extends HostPort {

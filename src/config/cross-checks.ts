@@ -2,12 +2,10 @@
 
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
-import { isPeerName } from '../relay/announcement-protocol.ts';
-import { MAX_RULES, parseRules } from '../steering/rules.ts';
+import { MAX_RULES, parseRules } from '../steering/index.ts';
+import { formatHostPort, formatSize, isLoopback, isNodeName } from '../text/index.ts';
 import type { Problem } from './config-error.ts';
-import { formatHostPort, isLoopback } from './host-port.ts';
 import type { ParsedConfig } from './schema.ts';
-import { formatSize } from './size.ts';
 
 export interface CrossCheck {
   /** As `channel.ringBytes`. */
@@ -29,7 +27,7 @@ export const crossChecks: readonly CrossCheck[] = [
 ];
 
 function checkNode({ node }: ParsedConfig): readonly Problem[] {
-  if (node !== undefined || isPeerName(hostname())) return [];
+  if (node !== undefined || isNodeName(hostname())) return [];
   return [{ path: [], message: "node: the host's name cannot be a node's; give node: NAME" }];
 }
 

@@ -2,11 +2,16 @@
 
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import { isPeerName } from '../relay/announcement-protocol.ts';
-import { parseRules } from '../steering/rules.ts';
-import { didYouMean } from '../suggest.ts';
-import { parseHostPort } from './host-port.ts';
-import { formatSize, isPowerOfTwo, parseSize, sizePattern } from './size.ts';
+import { parseRules } from '../steering/index.ts';
+import {
+  didYouMean,
+  formatSize,
+  isNodeName,
+  isPowerOfTwo,
+  parseHostPort,
+  parseSize,
+  sizePattern,
+} from '../text/index.ts';
 
 /** Where daemons call each other, unless a peer's address says otherwise. */
 export const DEFAULT_CONTROL_PORT = 4790;
@@ -62,7 +67,7 @@ export function file(what: string) {
 }
 
 export const nodeName = () =>
-  text('up to 63 letters, digits, dots, dashes and underscores, a letter or digit first', isPeerName);
+  text('up to 63 letters, digits, dots, dashes and underscores, a letter or digit first', isNodeName);
 
 export const instanceName = () =>
   text('up to 32 of a-z, 0-9 and -, no dash first or last', (given) =>

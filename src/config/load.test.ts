@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { stringify } from 'yaml';
+import { readTlsMaterial } from '../tls/tls-material.ts';
 import { changedKeys } from './changes.ts';
 import { configJsonSchema } from './json-schema.ts';
 import { loadConfig } from './load.ts';
 import { parseConfig } from './parse.ts';
 import { shownConfig } from './shown.ts';
-import { readTlsMaterial } from './tls-material.ts';
 
 const folder = () => mkdtempDisposable(join(tmpdir(), 'millrace-config-'));
 

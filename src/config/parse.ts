@@ -1,7 +1,7 @@
 // From the text of a config file to a Config, or to everything that is wrong with it.
 
 import type { z } from 'zod';
-import { didYouMean } from '../suggest.ts';
+import { didYouMean } from '../text/index.ts';
 import { type Config, completeConfig, type Environment } from './config.ts';
 import { briefly, ConfigError, formatPath, type Path, type Problem } from './config-error.ts';
 import { crossChecks } from './cross-checks.ts';

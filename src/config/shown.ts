@@ -1,8 +1,7 @@
 // A config as people and programs may see it: everything with its value, written as in the file, secrets masked.
 
+import { formatHostPort, formatSize } from '../text/index.ts';
 import type { Config } from './config.ts';
-import { formatHostPort } from './host-port.ts';
-import { formatSize } from './size.ts';
 
 const MASK = '********';
 

@@ -2,10 +2,7 @@
 
 import { constants } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { BpfObject } from '../native/bpf.ts';
-import { BpfError } from '../native/bpf-error.ts';
-import { BpfMap } from '../native/bpf-map.ts';
-import { Fd } from '../native/fd.ts';
+import { BpfError, BpfMap, BpfObject, Fd } from '../native/index.ts';
 import { type BpfQuestion, bpfQuestions, libbpfQuestion } from './bpf-questions.ts';
 import { answer, type Finding, type Outcome, outcomeOfError } from './finding.ts';
 import { probeLibrary } from './library.ts';

@@ -2,7 +2,7 @@
 
 import { mkdirSync, readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { findCgroup2Mount } from '../cgroup.ts';
+import { findCgroup2Mount } from '../system/index.ts';
 import { answer, type Finding, type Question } from './finding.ts';
 import type { Machine } from './machine.ts';
 import { isSystemError } from './system-error.ts';

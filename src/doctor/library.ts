@@ -2,7 +2,7 @@
 
 import { realpath } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { type LibraryLookUp, lookUpLibrary } from '../native/library.ts';
+import { type LibraryLookUp, lookUpLibrary } from '../native/index.ts';
 import { answer, type Finding, type Question } from './finding.ts';
 
 export type LookUp = (name: string, symbol: string) => LibraryLookUp;

@@ -1,6 +1,6 @@
 // Memory for streams and for RDMA: huge pages, and how much may be locked.
 
-import { SharedMemory } from '../native/memory.ts';
+import { SharedMemory } from '../native/index.ts';
 import { readCapabilities } from './capabilities.ts';
 import { answer, type Finding, type Question } from './finding.ts';
 import type { Machine } from './machine.ts';

@@ -1,6 +1,6 @@
 // Which userfaultfd this user gets: whose page faults it serves, and with which features.
 
-import { createBestUserfault, type UserfaultFeature, type UserfaultOptions } from '../native/userfault.ts';
+import { createBestUserfault, type UserfaultFeature, type UserfaultOptions } from '../native/index.ts';
 import { answer, type Finding, type Outcome, outcomeOfError, type Question } from './finding.ts';
 import { isSystemError } from './system-error.ts';
 

@@ -1,6 +1,6 @@
 // Guests: whether KVM really runs one, and whether there is a QEMU to run them with.
 
-import { type KvmTrial, tryKvmGuest } from '../native/kvm.ts';
+import { type KvmTrial, tryKvmGuest } from '../native/index.ts';
 import { answer, type Finding, type Question } from './finding.ts';
 import type { Machine } from './machine.ts';
 import { isSystemError } from './system-error.ts';

@@ -3,8 +3,8 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { findCgroup2Mount } from '../cgroup.ts';
 import { MillraceError, UnsupportedError } from '../errors.ts';
+import { findCgroup2Mount } from '../system/index.ts';
 
 /** Shared by all labs; the last one to go removes it. */
 const parentName = 'millrace';

@@ -1,7 +1,7 @@
 // Picks the lab a person means, by its name, by its id, or because there is only one.
 
 import { MillraceError, UsageError } from '../errors.ts';
-import { didYouMean } from '../suggest.ts';
+import { didYouMean } from '../text/index.ts';
 import type { LabRecord } from './record.ts';
 import type { KnownLab } from './sweep.ts';
 

@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { MillraceError, UsageError } from '../errors.ts';
-import { currentOwner } from '../owner.ts';
+import { currentOwner } from '../system/index.ts';
 import { cgroupOfLab, makeCgroups } from './cgroup-tree.ts';
 import { Host } from './host.ts';
 import { makeNetwork, namespaceFile } from './network.ts';

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { currentOwner, ownerToken, thisMachine } from '../owner.ts';
+import { currentOwner, ownerToken, thisMachine } from '../system/owner.ts';
 import {
   claimRecord,
   type LabRecord,

@@ -3,16 +3,16 @@
 import { randomBytes } from 'node:crypto';
 import { linkSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { makeFolder } from '../folder.ts';
 import {
   currentOwner,
   livenessOf,
+  makeFolder,
   type Owner,
   type OwnerView,
   ownerToken,
   parseOwner,
   parseOwnerToken,
-} from '../owner.ts';
+} from '../system/index.ts';
 import { type LabSpec, labSpec } from './spec.ts';
 
 export interface LabRecord extends LabSpec {

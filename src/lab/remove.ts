@@ -1,6 +1,6 @@
 // Takes a lab down: programs first, then cgroups, namespaces, and the record last.
 
-import { currentOwner } from '../owner.ts';
+import { currentOwner } from '../system/index.ts';
 import { cgroupOfLab, removeCgroupParent, removeCgroups } from './cgroup-tree.ts';
 import { removeNamespaces } from './network.ts';
 import { explainPermission } from './permission.ts';

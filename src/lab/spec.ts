@@ -1,7 +1,7 @@
 // What a lab shall look like, as plain data: its hosts, their addresses and the qualities of the wire.
 
 import { UsageError } from '../errors.ts';
-import { didYouMean } from '../suggest.ts';
+import { didYouMean } from '../text/index.ts';
 
 export interface WireOptions {
   /** Bytes of IP packet that fit a frame. 1280 to 65535, 1500 unless said otherwise. */

@@ -1,6 +1,6 @@
 // Removes what dead creators left behind, and nothing else.
 
-import { type Liveness, livenessOf, ownerToken, thisMachine } from '../owner.ts';
+import { type Liveness, livenessOf, ownerToken, thisMachine } from '../system/index.ts';
 import { removeCgroupParent } from './cgroup-tree.ts';
 import {
   defaultRunDir,

@@ -1,10 +1,4 @@
-// A lane: one thread's event loop, and what its connections share.
+// A lane: one worker thread of the daemon with its links and streams.
 
-export { BIG_BYTES, BigSegments } from './big-segments.ts';
-export { BufferPool, type PooledBuffer } from './buffer-pool.ts';
-export { Door, isShortage } from './door.ts';
-export { Lane, type Resumable, type Watched } from './lane.ts';
-export { LaneDriver } from './lane-driver.ts';
-export { type Dying, LastWords } from './last-words.ts';
-export { prepareLeg } from './leg-socket.ts';
-export { SourcePorts } from './source-ports.ts';
+export { LaneThread } from './lane-thread.ts';
+export type { FromLane, LaneReport } from './messages.ts';

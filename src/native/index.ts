@@ -3,6 +3,7 @@
 export { type Address, decodeAddress, encodeAddress, type Family, formatAddress, ip, ipv4Text } from './address.ts';
 export { compareExchange, fetchAdd, loadAcquire, storeRelease } from './atomics.ts';
 export { compareSwap64, fetchAdd64, high64, low64 } from './atomics64.ts';
+export { measureCrossing } from './bench.ts';
 export { type BpfAttachment, BpfLink, type BpfLoadOptions, BpfObject } from './bpf.ts';
 export { BpfError } from './bpf-error.ts';
 export { BpfMap, type BpfMapSpec, pinBpf } from './bpf-map.ts';
@@ -21,6 +22,8 @@ export {
   pathWords,
   stepWords,
 } from './ibverbs.ts';
+export { type KvmTrial, tryKvmGuest } from './kvm.ts';
+export { type LibraryLookUp, lookUpLibrary } from './library.ts';
 export {
   type CreateMemoryOptions,
   copyMemory,
@@ -37,5 +40,5 @@ export { AGAIN, check, checkValue } from './result.ts';
 export { RingBuffer } from './ring-buffer.ts';
 export { Socket, type SocketOption } from './socket.ts';
 export { monotonicNs, nameThread, pinThread, threadAffinity, threadId, yieldProcessor } from './thread.ts';
-export { UserfaultFd } from './userfault.ts';
+export { createBestUserfault, UserfaultFd, type UserfaultFeature, type UserfaultOptions } from './userfault.ts';
 export { FdWatch } from './watch.ts';

@@ -6,7 +6,7 @@ import { EventFd, failAllPagers, failPagersOf, Pager, type PagerOptions, SharedM
 
 const BLOCK = 64 * 1024;
 const POOL = 4;
-/** Words of the ledger, as in src/vortex/block-queue.ts. */
+/** Words of the ledger, as in src/vortex/stream/block-queue.ts. */
 const FAILURE = 4;
 const COMMITTED = 16;
 const RELEASED = 32;

@@ -11,7 +11,7 @@ const MAX_OWNERS = 8;
 /** Descriptors are duplicated: the caller keeps its own. */
 export interface PagerOptions {
   readonly role: 'producer' | 'consumer';
-  /** Memory of the blocks and of the ledger, as src/vortex/block-queue.ts lays it out. */
+  /** Memory of the blocks and of the ledger, as src/vortex/stream/block-queue.ts lays it out. */
   readonly pool: number;
   readonly ledger: number;
   /** The eventfd this side waits on, and the one the other side waits on. */

@@ -9,9 +9,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
+import { makeLabCertificates } from '../tls/lab-ca.ts';
 import { CompactedError, EtcdClient, type EtcdClientOptions } from './etcd-client.ts';
 import { EtcdError } from './etcd-http.ts';
-import { makeLabCertificates } from './lab-ca.ts';
 
 interface Fake extends AsyncDisposable {
   readonly client: EtcdClient;

@@ -3,7 +3,7 @@
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { text } from 'node:stream/consumers';
-import { briefly } from '../config/config-error.ts';
+import { briefly } from '../config/index.ts';
 import { MillraceError } from '../errors.ts';
 
 export interface EtcdTls {

@@ -3,7 +3,6 @@
 export { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } from './directory.ts';
 export { EtcdDirectory, type EtcdDirectoryOptions } from './etcd-directory.ts';
 export type { EtcdTls } from './etcd-http.ts';
-export { type LabCaOptions, type LabCertificates, makeLabCertificates } from './lab-ca.ts';
 export { mergeDirectories } from './merged-directory.ts';
 export type { NodePlace } from './node-entry.ts';
 export { StaticDirectory, staticDirectory } from './static-directory.ts';

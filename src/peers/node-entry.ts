@@ -1,8 +1,7 @@
 // What a node writes about itself into etcd: PREFIX/nodes/NAME holds {"v":1,"host":…,"port":…}. Others may write anything.
 
-import { isHost, isPort } from '../config/host-port.ts';
 import { UsageError } from '../errors.ts';
-import { isPeerName } from '../relay/announcement-protocol.ts';
+import { isHost, isNodeName, isPort } from '../text/index.ts';
 import type { DirectoryPeer } from './directory.ts';
 
 export interface NodePlace {
@@ -26,7 +25,7 @@ export function encodeNodeValue({ host, port }: NodePlace): string {
 
 /** Throws a UsageError that says what is wrong with it. Keys that are not known yet are left to later versions. */
 export function decodeNodeEntry(name: string, value: Uint8Array): DirectoryPeer {
-  if (!isPeerName(name)) throw new UsageError('its key is not the name of a node');
+  if (!isNodeName(name)) throw new UsageError('its key is not the name of a node');
   if (value.length > MAX_VALUE_BYTES) throw new UsageError(`its value has more than ${MAX_VALUE_BYTES} bytes`);
   const { v, host, port } = parseObject(value);
   if (v !== ENTRY_VERSION) throw new UsageError(`its version is not ${ENTRY_VERSION}`);

@@ -1,6 +1,6 @@
 // The nodes that etcd knows, with bad entries left out and told once. Those that vanish with etcd's data stay for a while.
 
-import { briefly } from '../config/config-error.ts';
+import { briefly } from '../config/index.ts';
 import type { DirectoryPeer } from './directory.ts';
 import { decodeNodeEntry } from './node-entry.ts';
 

@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { MillraceError, UsageError } from '../errors.ts';
-import { readLine, writeLine } from '../verbs/index.ts';
+import { readLine, writeLine } from '../json-lines/index.ts';
 
 /** A peer that says nothing for so long while it should is not coming. */
 const patienceMs = 10_000;

@@ -1,14 +1,15 @@
 // The daemon: steering in the kernel, lanes that carry, peers that are called and call, and what people want to know of it.
 
-// Not by the rooms' indexes: a program with a daemon in it, in a guest say, need not load the parser, the log and the metrics.
-import { changedKeys } from '../config/changes.ts';
-import { formatHostPort } from '../config/host-port.ts';
 import type { Config } from '../config/index.ts';
-import { readTlsMaterial } from '../config/tls-material.ts';
+// Not by the rooms' indexes: a program with a daemon in it, in a guest say, need not load the parser, the log and the metrics.
+import { changedKeys } from '../config/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
-import { BigSegments } from '../lane/index.ts';
+import type { FromLane } from '../lane/index.ts';
+import { LaneThread } from '../lane/index.ts';
 import { type Address, ip } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
+import type { StatusSource } from '../status/index.ts';
+import { isConnectionHeard, publishConnection, publishDaemon, publishTrouble } from '../status/index.ts';
 import {
   type Event,
   eventKinds,
@@ -18,19 +19,18 @@ import {
   type Service,
   Steering,
 } from '../steering/index.ts';
-import { isConnectionHeard, publishConnection, publishDaemon, publishTrouble } from '../telemetry/channels.ts';
+import { formatHostPort } from '../text/index.ts';
+import { readTlsMaterial } from '../tls/index.ts';
+import { BigSegments } from './big-segments.ts';
 import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
 import { DeathProbes } from './death-probes.ts';
 import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
-import { LaneThread } from './lane/lane-thread.ts';
-import type { FromLane } from './lane/messages.ts';
 import { ListenerFilter } from './listener-filter.ts';
 import { PeerBook } from './peer-book.ts';
 import { PlainLog } from './plain-log.ts';
 import { Readiness } from './readiness.ts';
 import { DaemonReporter } from './reporter.ts';
 import { daemonRules } from './rules.ts';
-import type { StatusSource } from './status.ts';
 
 export interface ProxyDaemonOptions {
   readonly config: Config;

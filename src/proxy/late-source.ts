@@ -2,8 +2,8 @@
 
 import type { Config } from '../config/index.ts';
 import { MillraceError } from '../errors.ts';
-import { packageVersion } from '../version.ts';
-import type { ConnectionStatus, DaemonStatus, StatusSource } from './status.ts';
+import type { ConnectionStatus, DaemonStatus, StatusSource } from '../status/index.ts';
+import { packageVersion } from '../system/index.ts';
 
 export class LateSource implements StatusSource {
   readonly #config: Config;

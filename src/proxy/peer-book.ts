@@ -2,12 +2,11 @@
 // to the kernel only while the peer that told of it is ready to carry.
 
 import type { SessionState } from '../channel/index.ts';
+import type { FromLane, LaneThread } from '../lane/index.ts';
+import type { PeerState } from '../status/index.ts';
+import { publishLink, publishPeer } from '../status/index.ts';
 import { type Endpoint, formatEndpoint } from '../steering/index.ts';
-import { publishLink, publishPeer } from '../telemetry/channels.ts';
 import type { ControlPeerView, PeerHello } from './control/index.ts';
-import type { LaneThread } from './lane/lane-thread.ts';
-import type { FromLane } from './lane/messages.ts';
-import type { PeerState } from './status.ts';
 
 /** Where announcements go. */
 export interface AnnouncementSink {

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { type ConnectionEvent, subscribe } from '../status/events.ts';
 import { type Connection, endpointOf, verdicts } from '../steering/index.ts';
-import { type ConnectionEvent, subscribe } from '../telemetry/channels.ts';
 import { PlainLog } from './plain-log.ts';
 
 function connect(verdict: keyof typeof verdicts): Connection {

@@ -1,8 +1,8 @@
 // Connections that were not carried: the last few, with the reason, for `millrace conn`; and who listens is told of each.
 
+import type { ConnectionStatus } from '../status/index.ts';
+import { isConnectionHeard, publishConnection } from '../status/index.ts';
 import { type Connection, formatEndpoint, verdictName, verdictWords } from '../steering/index.ts';
-import { isConnectionHeard, publishConnection } from '../telemetry/channels.ts';
-import type { ConnectionStatus } from './status.ts';
 
 const KEPT = 256;
 

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { subscribe } from '../telemetry/channels.ts';
+import { subscribe } from '../status/events.ts';
 import { Readiness } from './readiness.ts';
 
 test('a daemon that is not ready any more says why, once, and when it is again', () => {

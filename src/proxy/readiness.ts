@@ -1,6 +1,6 @@
 // Tells when a daemon that was ready is not any more, and when it is again.
 
-import { publishDaemon } from '../telemetry/channels.ts';
+import { publishDaemon } from '../status/index.ts';
 
 export interface Readable {
   /** Why it is not ready; empty when it is. */

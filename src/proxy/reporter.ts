@@ -1,8 +1,10 @@
-// What the daemon tells of itself: gathers from its parts what src/proxy/status.ts describes.
+// What the daemon tells of itself: gathers from its parts what src/status/daemon-status.ts describes.
 
 import type { Config } from '../config/index.ts';
 import { UsageError } from '../errors.ts';
+import type { LaneReport, LaneThread } from '../lane/index.ts';
 import type { PeerDirectory } from '../peers/index.ts';
+import type { ConnectionStatus, DaemonStatus, LinkStatus, PeerStatus } from '../status/index.ts';
 import {
   type Check,
   explainConnection,
@@ -13,13 +15,10 @@ import {
   verdictWords,
   type Which,
 } from '../steering/index.ts';
-import { packageVersion } from '../version.ts';
+import { packageVersion } from '../system/index.ts';
 import type { ControlPlane } from './control/index.ts';
-import type { LaneThread } from './lane/lane-thread.ts';
-import type { LaneReport } from './lane/messages.ts';
 import type { PeerBook } from './peer-book.ts';
 import type { PlainLog } from './plain-log.ts';
-import type { ConnectionStatus, DaemonStatus, LinkStatus, PeerStatus } from './status.ts';
 
 export interface ReporterParts {
   readonly config: Config;

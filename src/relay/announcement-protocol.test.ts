@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
+import { LineSplitter, MAX_LINE_BYTES } from '../json-lines/line-splitter.ts';
 import { parseEndpoint } from '../steering/index.ts';
-import { decodeMessage, encodeMessage, LineSplitter, MAX_LINE_BYTES, type Message } from './announcement-protocol.ts';
+import { decodeMessage, encodeMessage, type Message } from './announcement-protocol.ts';
 
 const endpoints = fc
   .tuple(

@@ -10,14 +10,11 @@
 //   either: {"refused":"why"}                                       the last line
 
 import { UsageError } from '../errors.ts';
+import { MAX_ENDPOINTS_PER_LINE } from '../proxy/control/index.ts';
 import { type Endpoint, formatEndpoint, parseEndpoint } from '../steering/index.ts';
+import { isNodeName } from '../text/index.ts';
 
 export const PROTOCOL_VERSION = 1;
-/** Without the newline. */
-export const MAX_LINE_BYTES = 64 * 1024;
-export const MAX_ENDPOINTS_PER_LINE = 1000;
-const MAX_NAME_LENGTH = 63;
-const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
 export type Message =
   | { readonly kind: 'hello'; readonly name: string }
@@ -26,10 +23,6 @@ export type Message =
   | { readonly kind: 'named' | 'forget'; readonly local: Endpoint }
   | { readonly kind: 'alive' }
   | { readonly kind: 'refused'; readonly reason: string };
-
-export function isPeerName(name: string): boolean {
-  return name.length <= MAX_NAME_LENGTH && namePattern.test(name);
-}
 
 export function encodeMessage(message: Message): string {
   return `${JSON.stringify(bodyOf(message))}\n`;
@@ -93,7 +86,7 @@ function helloOf(body: Readonly<Record<string, unknown>>): Message {
   if (millrace !== 'announcements') throw new UsageError('another protocol');
   if (version !== PROTOCOL_VERSION)
     throw new UsageError(`version ${JSON.stringify(version)}; this side speaks ${PROTOCOL_VERSION}`);
-  if (typeof name !== 'string' || !isPeerName(name)) throw new UsageError('a name that is none');
+  if (typeof name !== 'string' || !isNodeName(name)) throw new UsageError('a name that is none');
   return { kind: 'hello', name };
 }
 
@@ -120,24 +113,4 @@ function textOf(value: unknown): string {
   return String(value)
     .replaceAll(/[^\x20-\x7e]/g, '?')
     .slice(0, 200);
-}
-
-/** Cuts a stream of bytes into lines. Throws when one gets too long. */
-export class LineSplitter {
-  readonly #decoder = new TextDecoder();
-  #rest = '';
-
-  *split(bytes: Uint8Array): Generator<string> {
-    this.#rest += this.#decoder.decode(bytes, { stream: true });
-    for (;;) {
-      const end = this.#rest.indexOf('\n');
-      if ((end < 0 ? this.#rest.length : end) > MAX_LINE_BYTES) {
-        throw new UsageError(`a line of more than ${MAX_LINE_BYTES} bytes`);
-      }
-      if (end < 0) return;
-      const line = this.#rest.slice(0, end);
-      this.#rest = this.#rest.slice(end + 1);
-      yield line;
-    }
-  }
 }

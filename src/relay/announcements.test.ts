@@ -4,8 +4,8 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { formatAddress, ip } from '../native/index.ts';
+import { MAX_ENDPOINTS_PER_PEER } from '../proxy/control/announced-table.ts';
 import { type Endpoint, formatEndpoint, parseEndpoint } from '../steering/index.ts';
-import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
 import { Announcements, type AnnouncementsOptions } from './announcements.ts';
 import { deadEnd, until } from './fixtures/relayed.ts';
 

@@ -5,10 +5,12 @@
 
 import { createServer, type Server, type Socket } from 'node:net';
 import { MillraceError, UsageError } from '../errors.ts';
+import { LineSplitter } from '../json-lines/index.ts';
 import { type Address, ip } from '../native/index.ts';
+import { AnnouncedTable, type AnnouncementSink, MAX_ENDPOINTS_PER_PEER } from '../proxy/control/index.ts';
 import { addressOf, type Endpoint, endpointOf, formatEndpoint } from '../steering/index.ts';
-import { AnnouncedTable, type AnnouncementSink, MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
-import { decodeMessage, encodeMessage, isPeerName, LineSplitter, type Message } from './announcement-protocol.ts';
+import { isNodeName } from '../text/index.ts';
+import { decodeMessage, encodeMessage, type Message } from './announcement-protocol.ts';
 import { ALIVE_MS, PeerCall, type PeerSpec, SILENCE_MS } from './peer-call.ts';
 
 export const DEFAULT_CONTROL_PORT = 4790;
@@ -254,7 +256,7 @@ export class Announcements implements AsyncDisposable {
 
 function checkNames({ name, peers }: AnnouncementsOptions): void {
   for (const one of [name, ...peers.map((peer) => peer.name)]) {
-    if (!isPeerName(one)) throw new UsageError(`'${one}' is no name for a relay: letters, digits, '.', '_' and '-'`);
+    if (!isNodeName(one)) throw new UsageError(`'${one}' is no name for a relay: letters, digits, '.', '_' and '-'`);
   }
   const seen = new Set([name]);
   for (const peer of peers) {

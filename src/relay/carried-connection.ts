@@ -1,7 +1,7 @@
 // A connection that is carried: two sockets whose bytes, ends and resets each become the other's.
 
 import { SystemError } from '../errors.ts';
-import type { Dying, Resumable } from '../lane/index.ts';
+import type { Dying, Resumable } from '../loop/index.ts';
 import { AGAIN, type Socket } from '../native/index.ts';
 import { Leg, type LegOwner } from './leg.ts';
 import type { Pump } from './pump.ts';

@@ -1,6 +1,6 @@
 // One leg of a carried connection: a socket, what is known of it, and the bytes from it that the other leg has not taken yet.
 
-import type { Lane, PooledBuffer, Watched } from '../lane/index.ts';
+import type { Lane, PooledBuffer, Watched } from '../loop/index.ts';
 import { pollEvents, type Socket } from '../native/index.ts';
 
 const EVENTS = pollEvents.in | pollEvents.out | pollEvents.peerClosed | pollEvents.urgent | pollEvents.edge;

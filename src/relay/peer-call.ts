@@ -1,8 +1,10 @@
 // Calls one peer and tells it what listens here, for as long as both live: calls again when the connection ends.
 
 import { connect, type Socket } from 'node:net';
+import { LineSplitter } from '../json-lines/index.ts';
+import { MAX_ENDPOINTS_PER_LINE } from '../proxy/control/index.ts';
 import { type Endpoint, formatEndpoint } from '../steering/index.ts';
-import { decodeMessage, encodeMessage, LineSplitter, MAX_ENDPOINTS_PER_LINE } from './announcement-protocol.ts';
+import { decodeMessage, encodeMessage } from './announcement-protocol.ts';
 
 export interface PeerSpec {
   readonly name: string;

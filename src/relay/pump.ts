@@ -1,6 +1,6 @@
 // The pump of a lane: the memory its connections share, their totals, and the last words of those that were reset.
 
-import { BufferPool, type Lane, LastWords, type PooledBuffer } from '../lane/index.ts';
+import { BufferPool, type Lane, LastWords, type PooledBuffer } from '../loop/index.ts';
 import type { Socket } from '../native/index.ts';
 import { CarriedConnection, type ConnectionEnd } from './carried-connection.ts';
 

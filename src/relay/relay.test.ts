@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { Lane } from '../lane/index.ts';
+import { Lane } from '../loop/index.ts';
 import { formatAddress, ip, pollEvents, SharedMemory, Socket } from '../native/index.ts';
 import {
   call,

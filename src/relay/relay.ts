@@ -1,7 +1,7 @@
 // The relay: takes connections that were steered here and carries them to where they were meant to go, over plain TCP.
 
 import { MillraceError, SystemError, UsageError } from '../errors.ts';
-import { Door, isShortage, Lane, LaneDriver, prepareLeg, SourcePorts } from '../lane/index.ts';
+import { Door, isShortage, Lane, LaneDriver, prepareLeg, SourcePorts } from '../loop/index.ts';
 import { type Address, formatAddress, Socket } from '../native/index.ts';
 import type { CarriedConnection, ConnectionEnd } from './carried-connection.ts';
 import { Pump } from './pump.ts';

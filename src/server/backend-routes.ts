@@ -1,7 +1,7 @@
 // The API of a backend: who its guests are and what they do. It only tells; nothing can be changed by it.
 
 import type { Hono } from 'hono';
-import type { BackendStatus } from '../remoting/index.ts';
+import type { BackendStatus } from '../status/index.ts';
 import { guestMetricsText, metricsContentType } from '../telemetry/index.ts';
 import { withinMs } from './errors.ts';
 import { guardedApp } from './guarded-app.ts';

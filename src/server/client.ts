@@ -3,8 +3,7 @@
 import { type IncomingMessage, request } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { type ErrorCode, errorCodes, MillraceError } from '../errors.ts';
-import type { ConnectionStatus, DaemonStatus } from '../proxy/status.ts';
-import type { BackendStatus } from '../remoting/index.ts';
+import type { BackendStatus, ConnectionStatus, DaemonStatus } from '../status/index.ts';
 import type { ConnectionFilter } from './connection-filter.ts';
 import type { ErrorAnswer } from './errors.ts';
 

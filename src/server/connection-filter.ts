@@ -1,6 +1,6 @@
 // Which of the daemon's connections a request is about.
 
-import type { ConnectionMode, ConnectionStatus } from '../proxy/status.ts';
+import type { ConnectionMode, ConnectionStatus } from '../status/index.ts';
 
 export interface ConnectionFilter {
   readonly peer?: string;

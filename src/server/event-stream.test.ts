@@ -3,14 +3,9 @@ import { once } from 'node:events';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import type { ConnectionEvent } from '../status/events.ts';
+import { isConnectionHeard, publishConnection, publishPeer, publishTrouble } from '../status/events.ts';
 import { connection } from '../telemetry/fixtures/fake-status.ts';
-import {
-  type ConnectionEvent,
-  isConnectionHeard,
-  publishConnection,
-  publishPeer,
-  publishTrouble,
-} from '../telemetry/index.ts';
 import { EventStream } from './event-stream.ts';
 import { fakeSource, temporaryFolder } from './fixtures/fake-source.ts';
 import { get } from './fixtures/http.ts';

@@ -1,6 +1,7 @@
 // The daemon's events for one listener over HTTP: server-sent events, bounded in memory, connections sampled.
 
-import { type DaemonEvents, type EventKind, eventKindNames, subscribe } from '../telemetry/index.ts';
+import type { DaemonEvents, EventKind } from '../status/index.ts';
+import { eventKindNames, subscribe } from '../status/index.ts';
 
 /** What a listener that does not read may leave behind here. */
 const MAX_WAITING = 256;

@@ -2,7 +2,7 @@
 
 import type { Context, Hono } from 'hono';
 import { UsageError } from '../errors.ts';
-import type { StatusSource } from '../proxy/status.ts';
+import type { StatusSource } from '../status/index.ts';
 import { metricsContentType, metricsText } from '../telemetry/index.ts';
 import { type ConnectionFilter, filterKeys, isConnectionMode, selectConnections } from './connection-filter.ts';
 import { refusal, withinMs } from './errors.ts';

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { MillraceError } from '../errors.ts';
-import type { StatusSource } from '../proxy/status.ts';
+import type { StatusSource } from '../status/daemon-status.ts';
 import { status } from '../telemetry/fixtures/fake-status.ts';
 import { ApiClient } from './client.ts';
 import { fakeSource, temporaryFolder } from './fixtures/fake-source.ts';

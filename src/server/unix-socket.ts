@@ -5,7 +5,7 @@ import { chmodSync, linkSync, lstatSync, rmSync } from 'node:fs';
 import { connect, type Server } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { MillraceError } from '../errors.ts';
-import { makeFolder } from '../folder.ts';
+import { makeFolder } from '../system/index.ts';
 
 /** Of sockaddr_un, less the terminating zero. */
 const MAX_PATH_BYTES = 107;

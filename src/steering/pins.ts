@@ -8,7 +8,7 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmdirSync, unlinkSync
 import { join } from 'node:path';
 import { MillraceError, UnsupportedError, UsageError } from '../errors.ts';
 import { pinBpf } from '../native/index.ts';
-import { currentOwner, livenessOf, type Owner, ownerToken, parseOwnerToken } from '../owner.ts';
+import { currentOwner, livenessOf, type Owner, ownerToken, parseOwnerToken } from '../system/index.ts';
 
 const mountPoint = '/sys/fs/bpf';
 const ownerPrefix = 'owner-';

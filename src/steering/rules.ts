@@ -2,9 +2,9 @@
 
 import { statSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
-import { findCgroup2Mount } from '../cgroup.ts';
 import { UnsupportedError, UsageError } from '../errors.ts';
-import { didYouMean } from '../suggest.ts';
+import { findCgroup2Mount } from '../system/index.ts';
+import { didYouMean } from '../text/index.ts';
 import { actions, RULE_SET_BYTES, type Rule, type RuleSet, ruleFlags, writeRuleSet } from './layouts.ts';
 import { everywhere, formatNetwork, type Network, parseNetwork } from './network.ts';
 

@@ -1,6 +1,6 @@
 // What Prometheus reads from a backend: every metric as a row that says how it follows from a BackendStatus. docs/metrics.md lists the same rows.
 
-import type { BackendStatus, GuestStatus } from '../remoting/index.ts';
+import type { BackendStatus, GuestStatus } from '../status/index.ts';
 import { counter, exposition, gauge, type MetricSpec, one, type Sample } from './metric-spec.ts';
 
 type Spec = MetricSpec<BackendStatus>;

@@ -1,7 +1,7 @@
 // Log lines for people: time, level and message of a JSON line, without the fields that the message says already.
 
 import type { DestinationStream } from 'pino';
-import { printable } from '../printable.ts';
+import { printable } from '../text/index.ts';
 
 /** Wraps a destination: takes pino's JSON lines, passes on readable ones. */
 export function textLines(target: DestinationStream): DestinationStream {

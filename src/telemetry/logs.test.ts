@@ -10,7 +10,7 @@ import {
   publishLink,
   publishPeer,
   publishTrouble,
-} from './channels.ts';
+} from '../status/events.ts';
 import { Logs, type LogsOptions } from './logs.ts';
 
 /** Everything that a daemon may say, once. */
@@ -93,7 +93,7 @@ describe('the log', () => {
   test('has its last line on stderr when the process ends at once', () => {
     const program = `
       const { Logs } = await import(${JSON.stringify(join(import.meta.dirname, 'logs.ts'))});
-      const { publishDaemon } = await import(${JSON.stringify(join(import.meta.dirname, 'channels.ts'))});
+      const { publishDaemon } = await import(${JSON.stringify(join(import.meta.dirname, '../status/events.ts'))});
       new Logs();
       publishDaemon({ what: 'stopped', node: 'a', instance: 'i', detail: 'x'.repeat(100_000) });
       process.kill(process.pid, 'SIGKILL');`;

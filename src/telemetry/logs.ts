@@ -2,7 +2,7 @@
 
 import { isatty } from 'node:tty';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import { type ConnectionEvent, type DaemonEvent, type LinkEvent, type PeerEvent, subscribe } from './channels.ts';
+import { type ConnectionEvent, type DaemonEvent, type LinkEvent, type PeerEvent, subscribe } from '../status/index.ts';
 import { textLines } from './log-text.ts';
 
 /** As pino knows them. */

@@ -1,7 +1,7 @@
 // What a metric is: a name, its labels, a sentence, and how its samples follow from a status; and the text made of them.
 
 import { Counter, Gauge, prometheusContentType, Registry } from '@prometheus-io/client';
-import type { DaemonStatus } from '../proxy/status.ts';
+import type { DaemonStatus } from '../status/index.ts';
 
 export type Labels = Readonly<Record<string, string>>;
 

@@ -1,7 +1,7 @@
 // What Prometheus reads: every metric as a row that says how it follows from a DaemonStatus. docs/metrics.md lists the same rows.
 
 import { type PrometheusContentType, prometheusContentType } from '@prometheus-io/client';
-import type { DaemonStatus } from '../proxy/status.ts';
+import type { DaemonStatus } from '../status/index.ts';
 import { verdictWords } from '../steering/index.ts';
 import { counter, exposition, gauge, type MetricSpec, one } from './metric-spec.ts';
 import { linkMetrics, peerMetrics } from './peer-metrics.ts';

@@ -1,6 +1,6 @@
 // What Prometheus reads of peers and of the links to them.
 
-import type { LinkStatus, PeerStatus } from '../proxy/status.ts';
+import type { LinkStatus, PeerStatus } from '../status/index.ts';
 import { counter, gauge, type Labels, type MetricSpec } from './metric-spec.ts';
 
 const peerStates = ['up', 'connecting', 'recovering', 'down'] as const;

@@ -2,7 +2,8 @@
 
 import type { Socket } from 'node:net';
 import { MillraceError } from '../errors.ts';
-import { connectQp, type Qp, readLine, writeLine } from '../verbs/index.ts';
+import { readLine, writeLine } from '../json-lines/index.ts';
+import { connectQp, type Qp } from '../verbs/index.ts';
 import { bodyOf, MAX_LINE_BYTES, type Message, messageOf } from './protocol.ts';
 
 export interface MeetOptions {

@@ -2,7 +2,7 @@
 
 import type { Socket } from 'node:net';
 import { MillraceError, UsageError } from '../errors.ts';
-import { readLine } from '../verbs/index.ts';
+import { readLine } from '../json-lines/index.ts';
 import { type LocalBuffer, RemoteBuffer } from './buffer.ts';
 import type { Engine } from './engine.ts';
 import { bodyOf, checkOwner, MAX_BUFFERS, MAX_LINE_BYTES, type Message, messageOf } from './protocol.ts';

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { UsageError } from '../errors.ts';
-import { readLine, writeLine } from '../verbs/index.ts';
+import { readLine, writeLine } from '../json-lines/line.ts';
 import { openTwoNodes } from './fixtures/two-nodes.ts';
 import { TransferLibrary } from './index.ts';
 import { bodyOf, isBufferName, type Message, messageOf } from './protocol.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { openRemoteDevice } from '../providers/index.ts';
-import { BackendProcess } from '../remoting/fixtures/backend-process.ts';
+import { BackendProcess } from '../remoting/backend/fixtures/backend-process.ts';
 import { nodeOf } from './fixtures/two-nodes.ts';
 import { TransferError, TransferLibrary } from './index.ts';
 

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { duplexPair } from 'node:stream';
 import { describe, test } from 'node:test';
+import { readLine, writeLine } from '../json-lines/line.ts';
 import { paperDevice } from './fixtures/paper-device.ts';
-import { access, climb, connectQp, decodeEndpoint, localEndpoint, type Qp, readLine, writeLine } from './index.ts';
+import { access, climb, connectQp, decodeEndpoint, localEndpoint, type Qp } from './index.ts';
 
 function paperQp(): Qp {
   const device = paperDevice();

@@ -2,9 +2,9 @@
 
 import type { Duplex } from 'node:stream';
 import { MillraceError, UsageError } from '../errors.ts';
+import { readLine, writeLine } from '../json-lines/index.ts';
 import { access } from './access.ts';
 import { decodeEndpoint, type Endpoint, encodeEndpoint, localEndpoint, randomPsn } from './endpoint.ts';
-import { readLine, writeLine } from './line.ts';
 import { Mr, type RemoteRegion } from './mr.ts';
 import type { Qp } from './qp.ts';
 import type { Mtu } from './qp-state.ts';

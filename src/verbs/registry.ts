@@ -1,7 +1,7 @@
 // Which devices there are, over all providers.
 
 import { UnsupportedError, UsageError } from '../errors.ts';
-import { didYouMean } from '../suggest.ts';
+import { didYouMean } from '../text/index.ts';
 import { Device } from './device.ts';
 import type { DeviceInfo, Provider, ProviderDevice } from './provider.ts';
 

@@ -1,7 +1,7 @@
 // The suite through remoting: its two ends are guests, with a connection each to a backend, and a device of it for each test.
 
 import { RemoteConnection } from '../../src/providers/remote/index.ts';
-import type { GuestTransport } from '../../src/remoting/transport.ts';
+import type { GuestTransport } from '../../src/remoting/protocol/transport.ts';
 import { Device } from '../../src/verbs/index.ts';
 import type { ConformanceTarget } from './target.ts';
 

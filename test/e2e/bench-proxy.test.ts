@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { startPeers, touchJob } from '../../src/bench/proxy-loads.ts';
-import { type ProxyPath, ProxyWorld } from '../../src/bench/proxy-world.ts';
 import { listLabs } from '../../src/lab/index.ts';
 import { listInstances } from '../../src/steering/index.ts';
+import { startPeers, touchJob } from '../../workbench/bench/proxy-loads.ts';
+import { type ProxyPath, ProxyWorld } from '../../workbench/bench/proxy-world.ts';
 
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;
 const millrace = join(import.meta.dirname, '../../millrace');

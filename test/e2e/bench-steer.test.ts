@@ -5,9 +5,9 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { SteerPeers } from '../../src/bench/steer-peers.ts';
-import { ports, SteerWorld } from '../../src/bench/steer-world.ts';
 import { listInstances } from '../../src/steering/index.ts';
+import { SteerPeers } from '../../workbench/bench/steer-peers.ts';
+import { ports, SteerWorld } from '../../workbench/bench/steer-world.ts';
 
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;
 const millrace = join(import.meta.dirname, '../../millrace');

@@ -22,7 +22,7 @@ import { basename, dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, describe, test } from 'node:test';
 import { Lab } from '../../src/lab/index.ts';
-import { makeLabCertificates } from '../../src/peers/index.ts';
+import { makeLabCertificates } from '../../src/tls/lab-ca.ts';
 
 const millrace = join(import.meta.dirname, '../../millrace');
 const MIB = 1024 * 1024;

@@ -7,9 +7,9 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
-import { faultKinds } from '../../src/soak/plan.ts';
-import { behaviours } from '../../src/soak/script.ts';
-import type { SoakReport } from '../../src/soak/soak.ts';
+import { faultKinds } from '../../workbench/soak/plan.ts';
+import { behaviours } from '../../workbench/soak/script.ts';
+import type { SoakReport } from '../../workbench/soak/soak.ts';
 
 const root = join(import.meta.dirname, '../..');
 const pins = '/sys/fs/bpf/millrace';

@@ -8,12 +8,12 @@ import { after, before, describe, test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Worker } from 'node:worker_threads';
-import { findCgroup2Mount } from '../../src/cgroup.ts';
 import { TrialCgroup } from '../../src/doctor/cgroup.ts';
 import { type BpfLoadOptions, BpfObject, readBpfNames } from '../../src/native/bpf.ts';
 import { BpfError } from '../../src/native/bpf-error.ts';
 import { BpfMap } from '../../src/native/bpf-map.ts';
 import { Fd } from '../../src/native/fd.ts';
+import { findCgroup2Mount } from '../../src/system/cgroup.ts';
 import { attachedTo, eventually } from './fixtures/kernel-objects.ts';
 
 const mount = findCgroup2Mount();

@@ -6,10 +6,10 @@ import { dirname, join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
-import { findCgroup2Mount } from '../../src/cgroup.ts';
 import { run } from '../../src/cli/run.ts';
 import type { World } from '../../src/cli/world.ts';
 import type { Finding, Report } from '../../src/doctor/index.ts';
+import { findCgroup2Mount } from '../../src/system/cgroup.ts';
 import { bpfNames, eventually } from './fixtures/kernel-objects.ts';
 
 const NOBODY = 65534;

@@ -8,15 +8,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { before, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
-import {
-  findCgroup2Mount,
-  Lab,
-  type LabRecord,
-  listLabs,
-  processCount,
-  removeLab,
-  sweep,
-} from '../../src/lab/index.ts';
+import { Lab, type LabRecord, listLabs, processCount, removeLab, sweep } from '../../src/lab/index.ts';
+import { findCgroup2Mount } from '../../src/system/cgroup.ts';
 import { labIds, recordFiles, remainsOf, sweepDeadTests, temporaryRunDir } from './fixtures/lab-world.ts';
 
 const creator = join(import.meta.dirname, 'fixtures/lab-creator.ts');

@@ -20,7 +20,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { before, type TestContext, test } from 'node:test';
 import { MillraceError, UnsupportedError, UsageError } from '../../src/errors.ts';
-import { findCgroup2Mount, type Host, Lab, processCount } from '../../src/lab/index.ts';
+import { type Host, Lab, processCount } from '../../src/lab/index.ts';
+import { findCgroup2Mount } from '../../src/system/cgroup.ts';
 import { labIds, recordFiles, remainsOf, sweepDeadTests, temporaryRunDir } from './fixtures/lab-world.ts';
 
 const peer = join(import.meta.dirname, 'fixtures/peer.ts');

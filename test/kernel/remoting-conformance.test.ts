@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { BackendProcess } from '../../src/remoting/fixtures/backend-process.ts';
+import { BackendProcess } from '../../src/remoting/backend/fixtures/backend-process.ts';
 import type { GuestTest } from '../vm/guest/reporter.ts';
 import { CONTAINER_UID, inside, runInContainer } from './fixtures/container.ts';
 

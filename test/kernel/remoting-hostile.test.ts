@@ -8,8 +8,8 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { median } from '../../src/bench/measure.ts';
-import { BackendProcess } from '../../src/remoting/fixtures/backend-process.ts';
+import { BackendProcess } from '../../src/remoting/backend/fixtures/backend-process.ts';
+import { median } from '../../workbench/bench/measure.ts';
 
 /** Of scribbling in all; more by hand. */
 const SECONDS = Number(process.env.MILLRACE_FUZZ_SECONDS ?? 10);
@@ -44,7 +44,7 @@ class World implements AsyncDisposable {
   }
 
   async start(name: 'honest' | 'busy' | 'scribbler', ...rest: readonly string[]): Promise<ChildProcess> {
-    const program = new URL(`../../src/remoting/fixtures/${name}-main.ts`, import.meta.url);
+    const program = new URL(`../../src/remoting/backend/fixtures/${name}-main.ts`, import.meta.url);
     const child = fork(program, [this.backend.socketPath, ...rest]);
     this.#children.push(child);
     await once(child, 'message');

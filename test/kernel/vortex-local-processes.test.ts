@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, describe, test } from 'node:test';
-import { reserveHugePages } from '../../src/bench/huge-pages.ts';
 import { createLocalStream, openLocal, openLocalConsumer, serveLocal } from '../../src/vortex/index.ts';
+import { reserveHugePages } from '../../workbench/bench/huge-pages.ts';
 
 const MIB = 2 ** 20;
 const skip = process.getuid?.() !== 0 && 'needs root for a userfaultfd that serves system calls';

@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
-import { ledgerWord } from '../../src/vortex/block-queue.ts';
 import {
   BlockQueue,
   createLocalStream,
@@ -16,6 +15,7 @@ import {
   openLocalProducer,
   type StreamOptions,
 } from '../../src/vortex/index.ts';
+import { ledgerWord } from '../../src/vortex/stream/block-queue.ts';
 import type { EndAnswer, EndOrder } from './fixtures/vortex-end.ts';
 import { expectedByte } from './fixtures/vortex-pattern.ts';
 

@@ -13,7 +13,15 @@ const started = ['test/vm/guest/open-in-worker.ts', 'test/vm/guest/unprivileged-
 const remoteSuite = 'test/vm/guest/conformance-remote-rxe.ts';
 const remoteBackend = 'test/vm/guest/remote-backend.ts';
 const bin = 'src/cli/bin.ts';
-const programs = [reporterFile, suites, ...started, remoteSuite, remoteBackend, 'src/remoting/guest-worker.ts', bin];
+const programs = [
+  reporterFile,
+  suites,
+  ...started,
+  remoteSuite,
+  remoteBackend,
+  'src/remoting/backend/guest-worker.ts',
+  bin,
+];
 const millrace = compiledWords(bin);
 const socketPath = '/tmp/backend.sock';
 

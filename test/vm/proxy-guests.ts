@@ -3,12 +3,12 @@
 import assert from 'node:assert/strict';
 import { parseConfig } from '../../src/config/index.ts';
 import { type Guest, GuestPair } from '../../src/lab/vm/index.ts';
-import type { DaemonStatus } from '../../src/proxy/status.ts';
-import type { LinkEvent } from '../../src/telemetry/channels.ts';
+import type { DaemonStatus } from '../../src/status/daemon-status.ts';
+import type { LinkEvent } from '../../src/status/events.ts';
 import { buildArchive, compiledWords, unpackArchive } from './guest-archive.ts';
 import { GuestProgram } from './guest-program.ts';
 
-const programs = ['test/vm/guest/proxy-daemon.ts', 'test/vm/guest/proxy-traffic.ts', 'src/proxy/lane/worker.ts'];
+const programs = ['test/vm/guest/proxy-daemon.ts', 'test/vm/guest/proxy-traffic.ts', 'src/lane/worker.ts'];
 const configPath = '/tmp/proxy.json';
 
 export type Name = 'a' | 'b';

@@ -1,6 +1,6 @@
 // Whether guests run on the processor or are interpreted.
 
-import { tryKvmGuest } from '../../native/kvm.ts';
+import { tryKvmGuest } from '../../native/index.ts';
 
 export type Accelerator = 'kvm' | 'tcg';
 

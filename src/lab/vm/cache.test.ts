@@ -15,7 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { currentOwner, ownerToken, thisMachine } from '../../owner.ts';
+import { currentOwner, ownerToken, thisMachine } from '../../system/owner.ts';
 import { cachedFolder, defaultCacheDir } from './cache.ts';
 
 function temporaryRoot(): { readonly path: string } & Disposable {

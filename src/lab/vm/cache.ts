@@ -16,8 +16,7 @@ import {
 } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { makeFolder } from '../../folder.ts';
-import { currentOwner, livenessOf, ownerToken, parseOwnerToken } from '../../owner.ts';
+import { currentOwner, livenessOf, makeFolder, ownerToken, parseOwnerToken } from '../../system/index.ts';
 import { lockFile } from './lock.ts';
 
 export interface CacheRequest {

@@ -2,7 +2,7 @@
 
 import { dirname } from 'node:path';
 import { MillraceError, UsageError } from '../../errors.ts';
-import { makeFolder } from '../../folder.ts';
+import { makeFolder } from '../../system/index.ts';
 import { Capture } from './capture.ts';
 import { prepareImage } from './image.ts';
 import { type Link, makeLink } from './link.ts';

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { UnsupportedError } from '../../errors.ts';
-import { requireTool } from '../program.ts';
+import { requireTool } from '../index.ts';
 import { agentFiles, agentSource, type SourceFile } from './agent-files.ts';
 import { cachedFolder, defaultCacheDir } from './cache.ts';
 import { type CpioEntry, writeCpio } from './cpio.ts';

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { MillraceError, UnsupportedError } from '../../errors.ts';
-import { collect, findProgram, type ProgramResult, requireTool } from '../program.ts';
+import { collect, findProgram, type ProgramResult, requireTool } from '../index.ts';
 
 export interface KernelFiles {
   /** The bzImage. */

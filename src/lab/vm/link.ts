@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { MillraceError } from '../../errors.ts';
-import type { Host } from '../host.ts';
+import type { Host } from '../index.ts';
 import type { NicBackend } from './qemu.ts';
 import type { NetworkOptions } from './spec.ts';
 

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { MillraceError } from '../../errors.ts';
-import { requireTool } from '../program.ts';
+import { requireTool } from '../index.ts';
 
 /** `cat` ends when this process closes the pipe, or dies. */
 const holder = ['sh', '-c', 'echo locked; exec cat'] as const;

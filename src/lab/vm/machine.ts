@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { MillraceError } from '../../errors.ts';
-import { makeFolder } from '../../folder.ts';
+import { makeFolder } from '../../system/index.ts';
 import { accelerator } from './accelerator.ts';
 import type { Capture } from './capture.ts';
 import type { ReadyMessage } from './frames.ts';

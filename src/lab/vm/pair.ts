@@ -1,6 +1,6 @@
 // Two guests on one cable, which is a pair of sockets between their QEMUs.
 
-import { Socket } from '../../native/socket.ts';
+import { Socket } from '../../native/index.ts';
 import { Guest } from './guest.ts';
 import { prepareImage } from './image.ts';
 import { cableEnd } from './link.ts';

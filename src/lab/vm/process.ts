@@ -2,7 +2,7 @@
 
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import type { Duplex } from 'node:stream';
-import { requireTool } from '../program.ts';
+import { requireTool } from '../index.ts';
 import { ConsoleTail } from './console.ts';
 
 /**

@@ -3,8 +3,8 @@
 import { readFileSync, statSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import { UnsupportedError, UsageError } from '../../errors.ts';
-import { didYouMean } from '../../suggest.ts';
-import type { Host } from '../host.ts';
+import { didYouMean } from '../../text/index.ts';
+import type { Host } from '../index.ts';
 import { extraModules } from './modules.ts';
 
 export interface GuestOptions {

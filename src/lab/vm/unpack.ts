@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { zstdDecompressSync } from 'node:zlib';
 import { MillraceError } from '../../errors.ts';
-import { requireTool } from '../program.ts';
+import { requireTool } from '../index.ts';
 
 const xzMagic = Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00]);
 const zstdMagic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);

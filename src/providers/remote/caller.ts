@@ -2,11 +2,17 @@
 
 import { MillraceError } from '../../errors.ts';
 import { monotonicNs, Poller, pollEvents } from '../../native/index.ts';
-import { AdaptiveWait, type WaitMode } from '../../remoting/adaptive-wait.ts';
-import { readError } from '../../remoting/call-errors.ts';
-import { areaWord, type CallName, calls, replyStatuses } from '../../remoting/protocol.ts';
-import type { GuestTransport } from '../../remoting/transport.ts';
-import { WordReader, WordWriter } from '../../remoting/words.ts';
+import type { GuestTransport } from '../../remoting/protocol/index.ts';
+import {
+  areaWord,
+  type CallName,
+  calls,
+  readError,
+  replyStatuses,
+  WordReader,
+  WordWriter,
+} from '../../remoting/protocol/index.ts';
+import { AdaptiveWait, type WaitMode } from '../../spin/index.ts';
 
 /** A backend that is alive and does not answer for so long never will. */
 const PATIENCE_NS = 30e9;

@@ -3,8 +3,8 @@
 import { after } from 'node:test';
 import { conformance } from '../../../test/conformance/index.ts';
 import { RemoteEnds } from '../../../test/conformance/remote-ends.ts';
-import { BackendProcess } from '../../remoting/fixtures/backend-process.ts';
-import { UnixGuest } from '../../remoting/unix-guest.ts';
+import { BackendProcess } from '../../remoting/backend/fixtures/backend-process.ts';
+import { UnixGuest } from '../../remoting/transports/unix-guest.ts';
 
 const backend = await BackendProcess.start();
 const ends = new RemoteEnds(() => UnixGuest.connect(backend.socketPath));

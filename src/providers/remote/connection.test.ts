@@ -5,9 +5,9 @@ import { after, describe, test } from 'node:test';
 import { climb } from '../../../test/conformance/connect.ts';
 import { drain, until } from '../../../test/conformance/wait.ts';
 import { Poller, pollEvents, SharedMemory } from '../../native/index.ts';
-import { waitModes } from '../../remoting/adaptive-wait.ts';
-import { BackendProcess } from '../../remoting/fixtures/backend-process.ts';
-import { UnixGuest } from '../../remoting/unix-guest.ts';
+import { BackendProcess } from '../../remoting/backend/fixtures/backend-process.ts';
+import { UnixGuest } from '../../remoting/transports/unix-guest.ts';
+import { waitModes } from '../../spin/adaptive-wait.ts';
 import { type Cq, Device, GRH_BYTES, type Pd, type Qp, ReceiveBatch, SendBatch } from '../../verbs/index.ts';
 import { openRemoteDevice, RemoteConnection } from './index.ts';
 

@@ -2,10 +2,9 @@
 
 import { MillraceError } from '../../errors.ts';
 import { EventFd, FdWatch, Poller, pollEvents, type SharedMemory } from '../../native/index.ts';
-import type { WaitMode } from '../../remoting/adaptive-wait.ts';
-import { areaWord, eventKinds, PROTOCOL_MAGIC, PROTOCOL_VERSION } from '../../remoting/protocol.ts';
-import type { GuestTransport, SharedRange } from '../../remoting/transport.ts';
-import type { WordReader } from '../../remoting/words.ts';
+import type { GuestTransport, SharedRange, WordReader } from '../../remoting/protocol/index.ts';
+import { areaWord, eventKinds, PROTOCOL_MAGIC, PROTOCOL_VERSION } from '../../remoting/protocol/index.ts';
+import type { WaitMode } from '../../spin/index.ts';
 import type { DeviceInfo } from '../../verbs/index.ts';
 import { Caller } from './caller.ts';
 import { RemoteDevice } from './device.ts';

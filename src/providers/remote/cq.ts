@@ -1,10 +1,14 @@
 // Completion queues of a remote device: polled in shared memory, without a word to the backend.
 
 import type { SharedMemory } from '../../native/index.ts';
-import { armings, completionRing } from '../../remoting/protocol.ts';
-import { completionRingShape } from '../../remoting/ring-layout.ts';
-import { type CompletionBatch, completionRow, completionStatuses, type ProviderCq } from '../../verbs/index.ts';
-import type { DrivenChannel } from '../driven-channel.ts';
+import { armings, completionRing, completionRingShape } from '../../remoting/protocol/index.ts';
+import {
+  type CompletionBatch,
+  completionRow,
+  completionStatuses,
+  type DrivenChannel,
+  type ProviderCq,
+} from '../../verbs/index.ts';
 import type { RemoteDevice } from './device.ts';
 import type { PollPatience } from './poll-patience.ts';
 

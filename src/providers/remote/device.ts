@@ -1,6 +1,6 @@
 // A device of the backend, as the guest's programs have it.
 
-import { readRange } from '../../remoting/call-handler.ts';
+import { readRange } from '../../remoting/protocol/index.ts';
 import type {
   CqSpec,
   DeviceAttributes,
@@ -12,7 +12,7 @@ import type {
   ProviderDevice,
   ProviderPd,
 } from '../../verbs/index.ts';
-import { DrivenChannel } from '../driven-channel.ts';
+import { DrivenChannel } from '../../verbs/index.ts';
 import type { Caller } from './caller.ts';
 import type { RemoteConnection } from './connection.ts';
 import { RemoteCq } from './cq.ts';

@@ -1,6 +1,6 @@
 // The remote provider: devices that a backend owns, on this host or on the one below this guest.
 
-import { openGuestTransport } from '../../remoting/guest-transports.ts';
+import { openGuestTransport } from '../../remoting/transports/index.ts';
 import { Device, type DeviceInfo, type Provider, type ProviderDevice } from '../../verbs/index.ts';
 import { RemoteConnection, type RemoteConnectionOptions } from './connection.ts';
 

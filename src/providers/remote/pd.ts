@@ -1,10 +1,7 @@
 // Protection domains of a remote device. Memory comes from the backend, or is passed to it; it is never copied.
 
 import type { SharedMemory } from '../../native/index.ts';
-import { readRange } from '../../remoting/call-handler.ts';
-import { writePath } from '../../remoting/path-words.ts';
-import { typeWord } from '../../remoting/qp-words.ts';
-import { qpShape, receiveRingShape } from '../../remoting/ring-layout.ts';
+import { qpShape, readRange, receiveRingShape, typeWord, writePath } from '../../remoting/protocol/index.ts';
 import type {
   MrSpec,
   PathTo,

@@ -2,8 +2,8 @@
 
 import { UnsupportedError, UsageError } from '../../errors.ts';
 import { copyMemory, type SharedMemory } from '../../native/index.ts';
-import { stateOf, stateWord, writeQpAttributes } from '../../remoting/qp-words.ts';
-import type { QpShape } from '../../remoting/ring-layout.ts';
+import type { QpShape } from '../../remoting/protocol/index.ts';
+import { stateOf, stateWord, writeQpAttributes } from '../../remoting/protocol/index.ts';
 import {
   type ProviderQp,
   type QpAttributes,

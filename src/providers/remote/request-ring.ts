@@ -1,8 +1,8 @@
 // The guest's end of a ring of requests: rows are copied in, one store tells of them, and a place is free when its request is done.
 
 import type { SharedMemory } from '../../native/index.ts';
-import { requestRing } from '../../remoting/protocol.ts';
-import type { RequestRingShape } from '../../remoting/ring-layout.ts';
+import type { RequestRingShape } from '../../remoting/protocol/index.ts';
+import { requestRing } from '../../remoting/protocol/index.ts';
 
 export class RequestRing {
   readonly memory: SharedMemory;

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { after, test } from 'node:test';
 import { Joined } from '../../channel/fixtures/joined.ts';
-import { BackendProcess } from '../../remoting/fixtures/backend-process.ts';
+import { BackendProcess } from '../../remoting/backend/fixtures/backend-process.ts';
 import { openReceiver, openSender, type Producer } from '../../vortex/index.ts';
 import { openRemoteDevice } from './index.ts';
 

@@ -5,9 +5,9 @@ import {
   completionFlags,
   completionRow,
   completionStatuses,
+  type DrivenChannel,
   type ProviderCq,
 } from '../../verbs/index.ts';
-import type { DrivenChannel } from '../driven-channel.ts';
 
 export interface CompletionOwner {
   /** Does what is due; completions may be added. */

@@ -20,7 +20,7 @@ import type {
   QpSpec,
   SrqSpec,
 } from '../../verbs/index.ts';
-import { DrivenChannel } from '../driven-channel.ts';
+import { DrivenChannel } from '../../verbs/index.ts';
 import { type CompletionOwner, SoftCq } from './completion-queue.ts';
 import type { FaultPlan } from './fault-plan.ts';
 import { MAX_MESSAGE_BYTES } from './frame.ts';

@@ -3,12 +3,16 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { UsageError } from '../../errors.ts';
-import { hangUp } from '../../hang-up.ts';
-import { Heartbeat } from '../../heartbeat.ts';
-import { readable } from '../../mutual-tls.ts';
-import { LineSplitter, MAX_ENDPOINTS_PER_LINE } from '../../relay/announcement-protocol.ts';
+import { Heartbeat, hangUp, LineSplitter } from '../../json-lines/index.ts';
 import type { Endpoint } from '../../steering/index.ts';
-import { decodeMessage, encodeMessage, type Message, type PeerMessage } from './control-protocol.ts';
+import { readable } from '../../tls/index.ts';
+import {
+  decodeMessage,
+  encodeMessage,
+  MAX_ENDPOINTS_PER_LINE,
+  type Message,
+  type PeerMessage,
+} from './control-protocol.ts';
 import type { HeartbeatSpec, PeerHello } from './control-spec.ts';
 import type { Handshake } from './handshake.ts';
 import { LineBudget } from './line-budget.ts';

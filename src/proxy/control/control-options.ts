@@ -1,8 +1,8 @@
 // Checks what a control plane is asked to be before it is started.
 
 import { UsageError } from '../../errors.ts';
-import { checkSecurity } from '../../mutual-tls.ts';
-import { isPeerName } from '../../relay/announcement-protocol.ts';
+import { isNodeName } from '../../text/index.ts';
+import { checkSecurity } from '../../tls/index.ts';
 import { checkHello } from './control-protocol.ts';
 import type { ControlPeer, ControlPlaneOptions, HeartbeatSpec } from './control-spec.ts';
 
@@ -29,7 +29,7 @@ export function checkOptions(options: ControlPlaneOptions): void {
 /** Throws a UsageError when daemons with these names and addresses could not live together. */
 export function checkPeers(name: string, peers: readonly ControlPeer[]): void {
   for (const one of [name, ...peers.map((peer) => peer.name)]) {
-    if (!isPeerName(one)) throw new UsageError(`'${one}' is no name for a daemon: letters, digits, '.', '_' and '-'`);
+    if (!isNodeName(one)) throw new UsageError(`'${one}' is no name for a daemon: letters, digits, '.', '_' and '-'`);
   }
   const seen = new Set([name]);
   for (const peer of peers) {

@@ -2,9 +2,9 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, UsageError } from '../../errors.ts';
-import { checkSecurity, dial } from '../../mutual-tls.ts';
-import { MAX_ENDPOINTS_PER_PEER } from '../../relay/announced-table.ts';
 import { type Endpoint, formatEndpoint } from '../../steering/index.ts';
+import { checkSecurity, dial } from '../../tls/index.ts';
+import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
 import { type Caller, ControlServer } from './control-server.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { UsageError } from '../../errors.ts';
-import { LineSplitter, MAX_LINE_BYTES } from '../../relay/announcement-protocol.ts';
+import { LineSplitter, MAX_LINE_BYTES } from '../../json-lines/line-splitter.ts';
 import { parseEndpoint } from '../../steering/index.ts';
 import { checkHello, decodeMessage, encodeMessage, MAX_LINK_BODY_BYTES, type Message } from './control-protocol.ts';
 

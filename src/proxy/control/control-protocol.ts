@@ -15,11 +15,12 @@
 // A message has the parts that are shown here and no others. What does not fit is answered with `refused`.
 
 import { UsageError } from '../../errors.ts';
-import { readable } from '../../mutual-tls.ts';
-import { isPeerName, MAX_ENDPOINTS_PER_LINE } from '../../relay/announcement-protocol.ts';
 import { type Endpoint, formatEndpoint, parseEndpoint } from '../../steering/index.ts';
+import { isNodeName } from '../../text/index.ts';
+import { readable } from '../../tls/index.ts';
 import type { PeerHello } from './control-spec.ts';
 
+export const MAX_ENDPOINTS_PER_LINE = 1000;
 export const CONTROL_VERSION = 1;
 export const MAX_LANES = 64;
 /** Links are numbered from 0. */
@@ -140,7 +141,7 @@ function helloOf(body: Body): Message {
     throw new UsageError(`a version ${said}; this side speaks ${CONTROL_VERSION}`);
   }
   if (Object.keys(others).length > 0) throw new UsageError('a hello with too many parts');
-  if (typeof name !== 'string' || !isPeerName(name)) throw new UsageError('a name that is none');
+  if (typeof name !== 'string' || !isNodeName(name)) throw new UsageError('a name that is none');
   const hello = {
     name,
     incarnation: hexOf(incarnation, 'incarnation'),

@@ -1,12 +1,12 @@
 // What the control plane is made from and what it tells: plain data, and the handlers of whoever owns it.
 
 import type { MillraceError } from '../../errors.ts';
-import type { HeartbeatSpec } from '../../heartbeat.ts';
-import type { ControlSecurity } from '../../mutual-tls.ts';
+import type { HeartbeatSpec } from '../../json-lines/index.ts';
 import type { Endpoint } from '../../steering/index.ts';
+import type { ControlSecurity } from '../../tls/index.ts';
 
-export type { HeartbeatSpec } from '../../heartbeat.ts';
-export type { ControlSecurity } from '../../mutual-tls.ts';
+export type { HeartbeatSpec } from '../../json-lines/index.ts';
+export type { ControlSecurity } from '../../tls/index.ts';
 
 export interface ControlAddress {
   readonly host: string;

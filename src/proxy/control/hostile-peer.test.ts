@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { describe, test } from 'node:test';
-import { MAX_ENDPOINTS_PER_PEER } from '../../relay/announced-table.ts';
+import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
 import { freePort, Party, peer, until } from './fixtures/party.ts';
 import { helloLine, Parrot, Stranger } from './fixtures/stranger.ts';
 import { makeNonce } from './handshake.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, mock, test } from 'node:test';
-import { Heartbeat } from '../../heartbeat.ts';
+import { Heartbeat } from '../../json-lines/heartbeat.ts';
 import { LineBudget, MAX_LINES_AT_ONCE, MAX_LINES_PER_SECOND } from './line-budget.ts';
 import { TroubleFilter } from './trouble-filter.ts';
 import { MAX_WAITING, WaitingRoom } from './waiting-room.ts';

@@ -1,8 +1,8 @@
 // Dials one peer, for as long as it is wanted: dials again when the connection ends, ever more slowly when it fails.
 
 import type { Socket } from 'node:net';
-import { allClosed } from '../../hang-up.ts';
-import { type Dialed, type DialTrouble, dialTrouble } from '../../mutual-tls.ts';
+import { allClosed } from '../../json-lines/index.ts';
+import { type Dialed, type DialTrouble, dialTrouble } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import type { HeartbeatSpec } from './control-spec.ts';
 import type { Handshake } from './handshake.ts';

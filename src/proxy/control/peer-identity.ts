@@ -2,9 +2,9 @@
 
 import { isIP } from 'node:net';
 import { UsageError } from '../../errors.ts';
-import { nameTrouble } from '../../mutual-tls.ts';
 import { ip } from '../../native/index.ts';
 import { endpointOf, formatEndpoint } from '../../steering/index.ts';
+import { nameTrouble } from '../../tls/index.ts';
 import type { Caller } from './control-server.ts';
 import type { ControlAddress, ControlPeer, ControlSecurity } from './control-spec.ts';
 

@@ -1,7 +1,7 @@
 // What this side knows of one peer: whether it is up, since when, why not, and what listens on its host.
 
-import { MAX_ENDPOINTS_PER_PEER } from '../../relay/announced-table.ts';
 import { type Endpoint, formatEndpoint } from '../../steering/index.ts';
+import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
 import type { ControlConnection } from './control-connection.ts';
 import type { PeerMessage } from './control-protocol.ts';
 import type { ControlHandlers, ControlPeer, ControlPeerView, ControlState, PeerHello } from './control-spec.ts';

@@ -1,9 +1,7 @@
 // The control connection of a stream: hellos with a time limit, then messages and a heartbeat until the last line.
 
 import type { Socket } from 'node:net';
-import { hangUp } from '../../hang-up.ts';
-import { Heartbeat } from '../../heartbeat.ts';
-import { readLine, writeLine } from '../../verbs/line.ts';
+import { Heartbeat, hangUp, readLine, writeLine } from '../../json-lines/index.ts';
 import { decodeMessage, encodeMessage, MAX_LINE_BYTES, type Message, type MessageOf } from './protocol.ts';
 import { failureOf, StreamFailure } from './stream-failure.ts';
 

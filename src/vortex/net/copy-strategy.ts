@@ -6,8 +6,8 @@
 
 import { copyMemory, HUGE_PAGE_BYTES, SharedMemory } from '../../native/index.ts';
 import { access, type Mr, type RemoteRegion } from '../../verbs/index.ts';
-import type { BlockQueue } from '../block-queue.ts';
-import { freeHugePages } from '../options.ts';
+import type { BlockQueue } from '../stream/index.ts';
+import { freeHugePages } from '../stream/index.ts';
 import type { Path } from './protocol.ts';
 import { StreamFailure } from './stream-failure.ts';
 import { lengthOfBlock, VerbsMover, VerbsReceiver } from './verbs-mover.ts';

@@ -2,9 +2,8 @@
 
 import { MillraceError, UnsupportedError, UsageError } from '../../errors.ts';
 import { Socket } from '../../native/index.ts';
-import type { BlockQueue } from '../block-queue.ts';
-import type { Carrier } from '../carrier.ts';
-import { errorOfFailure, failureCode, type Role, VortexError } from '../failure.ts';
+import type { BlockQueue, Carrier } from '../stream/index.ts';
+import { errorOfFailure, failureCode, type Role, VortexError } from '../stream/index.ts';
 import type { EngineFailure, FromEngine, ReceiverSettings, SenderSettings, ToEngine } from './engine-messages.ts';
 import { EngineThread } from './engine-thread.ts';
 import { failureCodeOf } from './failure-codes.ts';

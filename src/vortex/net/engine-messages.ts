@@ -1,7 +1,7 @@
 // What a program's thread and a stream's engine say to each other: plain data.
 
-import type { ControlSecurity } from '../../mutual-tls.ts';
-import type { BlockQueueParts } from '../block-queue.ts';
+import type { ControlSecurity } from '../../tls/index.ts';
+import type { BlockQueueParts } from '../stream/index.ts';
 import type { Strategy } from './protocol.ts';
 import type { FailureKind } from './stream-failure.ts';
 

@@ -3,8 +3,8 @@
 import { once } from 'node:events';
 import type { Socket as NodeSocket } from 'node:net';
 import { MillraceError, UsageError } from '../../errors.ts';
-import { dial, dialTrouble } from '../../mutual-tls.ts';
-import type { BlockQueue } from '../block-queue.ts';
+import { dial, dialTrouble } from '../../tls/index.ts';
+import type { BlockQueue } from '../stream/index.ts';
 import { Control } from './control.ts';
 import type { ReceiverSettings } from './engine-messages.ts';
 import type { EngineCalls } from './engine-sender.ts';

@@ -5,7 +5,7 @@ import { lookup } from 'node:dns/promises';
 import type { Socket as NodeSocket } from 'node:net';
 import { UsageError } from '../../errors.ts';
 import type { Socket } from '../../native/index.ts';
-import type { BlockQueue } from '../block-queue.ts';
+import type { BlockQueue } from '../stream/index.ts';
 import { Control } from './control.ts';
 import type { FromEngine, SenderSettings } from './engine-messages.ts';
 import { Listener } from './listener.ts';

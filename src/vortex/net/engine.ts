@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { parentPort } from 'node:worker_threads';
 import { MillraceError, UnsupportedError, UsageError } from '../../errors.ts';
 import { nameThread, Socket } from '../../native/index.ts';
-import { BlockQueue } from '../block-queue.ts';
+import { BlockQueue } from '../stream/index.ts';
 import { controlsClosed } from './control.ts';
 import type { EngineFailure, EngineSettings, FromEngine, ToEngine } from './engine-messages.ts';
 import { failureCodeOf } from './failure-codes.ts';

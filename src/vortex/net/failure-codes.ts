@@ -1,6 +1,6 @@
 // How the engine's failures stand in the ledger.
 
-import { failureCode, type Role } from '../failure.ts';
+import { failureCode, type Role } from '../stream/index.ts';
 import type { FailureKind } from './stream-failure.ts';
 
 /** `role`: what this side's program is. */

@@ -12,3 +12,4 @@ export {
   type StreamTls,
 } from './open.ts';
 export { type Strategy, strategies } from './protocol.ts';
+export { openStreamDevice, wireOfDevice } from './verbs-device.ts';

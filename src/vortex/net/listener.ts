@@ -2,9 +2,9 @@
 
 import { Socket as NodeSocket } from 'node:net';
 import { SystemError } from '../../errors.ts';
-import { hangUp } from '../../hang-up.ts';
-import { acceptTls, type ControlSecurity, nameTrouble, TLS_FIRST_BYTE } from '../../mutual-tls.ts';
+import { hangUp } from '../../json-lines/index.ts';
 import { AGAIN, FdWatch, ip, SharedMemory, Socket } from '../../native/index.ts';
+import { acceptTls, type ControlSecurity, nameTrouble, TLS_FIRST_BYTE } from '../../tls/index.ts';
 import { DATA_FIRST_BYTE, encodeMessage, PREFACE_BYTES } from './protocol.ts';
 
 /** Those who have connected and not said who they are. */

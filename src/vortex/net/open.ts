@@ -2,11 +2,9 @@
 
 import { readFile } from 'node:fs/promises';
 import { UsageError } from '../../errors.ts';
-import { type ControlSecurity, checkSecurity } from '../../mutual-tls.ts';
-import type { BlockQueue } from '../block-queue.ts';
-import { Consumer } from '../consumer.ts';
-import { checkOptions, createStreamQueue, type StreamOptions } from '../options.ts';
-import { Producer } from '../producer.ts';
+import { type ControlSecurity, checkSecurity } from '../../tls/index.ts';
+import type { BlockQueue } from '../stream/index.ts';
+import { Consumer, checkOptions, createStreamQueue, Producer, type StreamOptions } from '../stream/index.ts';
 import { EngineClient } from './engine-client.ts';
 import { type Strategy, strategies } from './protocol.ts';
 

@@ -1,7 +1,7 @@
 // The strategy `pool`: both pools are registered once, and a block goes from slot to slot by WRITEs, with no copy in between.
 
 import { access, type Mr, type RemoteRegion } from '../../verbs/index.ts';
-import type { BlockQueue } from '../block-queue.ts';
+import type { BlockQueue } from '../stream/index.ts';
 import type { Path } from './protocol.ts';
 import { StreamFailure } from './stream-failure.ts';
 import { BlockSender, VerbsReceiver } from './verbs-mover.ts';

@@ -19,10 +19,10 @@
 // packets on the way can change the stream.
 
 import { UsageError } from '../../errors.ts';
-import { readable } from '../../mutual-tls.ts';
+import { readable } from '../../tls/index.ts';
 // Not by the room's index: an engine on plain TCP starts 30 ms sooner without the rest of it.
-import { decodeEndpoint, type Endpoint, encodeEndpoint } from '../../verbs/endpoint.ts';
-import { MAX_BLOCK_BYTES, MIN_BLOCK_BYTES } from '../block-queue.ts';
+import { decodeEndpoint, type Endpoint, encodeEndpoint } from '../../verbs/index.ts';
+import { MAX_BLOCK_BYTES, MIN_BLOCK_BYTES } from '../stream/index.ts';
 
 export const VORTEX_VERSION = 1;
 /** Two endpoints with a region are below 1 KiB. */

@@ -2,7 +2,7 @@
 // at a time.
 
 import { access, type Mr, type RemoteRegion } from '../../verbs/index.ts';
-import type { BlockQueue } from '../block-queue.ts';
+import type { BlockQueue } from '../stream/index.ts';
 import type { Path } from './protocol.ts';
 import { StreamFailure } from './stream-failure.ts';
 import { BlockSender, lengthOfBlock, VerbsReceiver } from './verbs-mover.ts';

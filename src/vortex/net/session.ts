@@ -1,6 +1,6 @@
 // A stream on its way, in the engine: the loop that moves blocks, the control connection, and how it all ends.
 
-import type { BlockQueue } from '../block-queue.ts';
+import type { BlockQueue } from '../stream/index.ts';
 import type { Control } from './control.ts';
 import { DataLoop } from './data-loop.ts';
 import type { Mover, ReceiveMover } from './mover.ts';

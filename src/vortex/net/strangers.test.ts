@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import { MillraceError, UsageError } from '../../errors.ts';
-import { VortexError } from '../failure.ts';
+import { VortexError } from '../stream/failure.ts';
 import { openReceiver, openSender, type Sender, type SenderOptions } from './index.ts';
 
 const small = { blockBytes: 65_536, poolBlocks: 4, hugePages: 'never' } as const;

@@ -3,7 +3,7 @@
 import { constants } from 'node:os';
 import { SystemError } from '../../errors.ts';
 import { FdWatch, ip, Poller, pollEvents, SharedMemory, Socket } from '../../native/index.ts';
-import type { BlockQueue } from '../block-queue.ts';
+import type { BlockQueue } from '../stream/index.ts';
 import { DATA_FIRST_BYTE, PREFACE_BYTES } from './protocol.ts';
 import { brokenConnection, TcpReceiver } from './tcp-movers.ts';
 

@@ -2,7 +2,7 @@
 
 import { SystemError } from '../../errors.ts';
 import { AGAIN, type Poller, pollEvents, type Socket } from '../../native/index.ts';
-import type { BlockQueue } from '../block-queue.ts';
+import type { BlockQueue } from '../stream/index.ts';
 import { WIRE_TOKEN } from './data-loop.ts';
 import type { Mover, ReceiveMover } from './mover.ts';
 import { StreamFailure } from './stream-failure.ts';

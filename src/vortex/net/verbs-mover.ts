@@ -3,7 +3,7 @@
 
 import type { Poller } from '../../native/index.ts';
 import type { Mr } from '../../verbs/index.ts';
-import type { BlockQueue } from '../block-queue.ts';
+import type { BlockQueue } from '../stream/index.ts';
 import type { Mover, ReceiveMover } from './mover.ts';
 import type { Path } from './protocol.ts';
 import { StreamFailure } from './stream-failure.ts';

@@ -1,6 +1,6 @@
 // The two ends of a stream on RDMA, by strategy. Imported only where a stream uses RDMA: most do not need the providers.
 
-import type { BlockQueue } from '../block-queue.ts';
+import type { BlockQueue } from '../stream/index.ts';
 import { CopyReceiver, CopySender } from './copy-strategy.ts';
 import type { ReceiveMover } from './mover.ts';
 import { PoolReceiver, PoolSender } from './pool-strategy.ts';

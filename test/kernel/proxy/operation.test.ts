@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import type { ConnectionStatus } from '../../../src/proxy/status.ts';
+import type { ConnectionStatus } from '../../../src/status/daemon-status.ts';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import { compile } from '../steering/compile.ts';

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { requireTool } from '../../../src/lab/program.ts';
-import { makeLabCertificates } from '../../../src/peers/index.ts';
+import { makeLabCertificates } from '../../../src/tls/lab-ca.ts';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import type { RunningProgram } from '../steering/running-program.ts';

@@ -8,7 +8,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { connect } from 'node:net';
-import { access, connectQp, openDevice, Requests, writeLine } from '../../../src/providers/index.ts';
+import { writeLine } from '../../../src/json-lines/line.ts';
+import { access, connectQp, openDevice, Requests } from '../../../src/providers/index.ts';
 
 const [name = '', hubHost = '', hubPort = '', rounds = '', ...peers] = process.argv.slice(2);
 const BLOCK_BYTES = 65_536;

@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { BlockQueue } from '../../../src/vortex/block-queue.ts';
 import { receiveStream } from '../../../src/vortex/net/engine-receiver.ts';
 import { sendStream } from '../../../src/vortex/net/engine-sender.ts';
 import { type Strategy, strategies } from '../../../src/vortex/net/index.ts';
+import { BlockQueue } from '../../../src/vortex/stream/block-queue.ts';
 
 const BLOCK_BYTES = 256 * 1024;
 const SIZE_BYTES = 12 * BLOCK_BYTES + 5;

@@ -1,0 +1,74 @@
+// The pulse of a connection: pings at an interval, and notices when nothing comes back.
+
+import { UsageError } from '../errors.ts';
+
+/** A peer that talks but leaves so many pings unanswered is not well. */
+const MAX_UNANSWERED = 64;
+
+export interface HeartbeatSpec {
+  /** Between two pings. */
+  readonly heartbeatMs: number;
+  /** A peer silent for so long is gone. */
+  readonly deadMs: number;
+}
+
+export interface HeartbeatOptions extends HeartbeatSpec {
+  readonly ping: (number: number) => void;
+  readonly onDead: (reason: string) => void;
+}
+
+export class Heartbeat implements Disposable {
+  readonly #options: HeartbeatOptions;
+  readonly #timer: NodeJS.Timeout;
+  /** When each ping left that was not answered yet, by its number. */
+  readonly #unanswered = new Map<number, number>();
+  #number = 0;
+  #quietTicks = 0;
+  #roundTripMs = -1;
+
+  constructor(options: HeartbeatOptions) {
+    this.#options = options;
+    this.#timer = setInterval(() => this.#tick(), options.heartbeatMs);
+    this.#ping();
+  }
+
+  /** Of the last ping that was answered; -1 before the first. */
+  get roundTripMs(): number {
+    return this.#roundTripMs;
+  }
+
+  /** Something came from the peer. */
+  heard(): void {
+    this.#quietTicks = 0;
+  }
+
+  /** The peer answered. Throws a UsageError when nobody asked. */
+  answered(number: number): void {
+    const sentMs = this.#unanswered.get(number);
+    if (sentMs === undefined) throw new UsageError('a pong without a ping');
+    this.#unanswered.delete(number);
+    this.#roundTripMs = performance.now() - sentMs;
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  [Symbol.dispose](): void {
+    this.stop();
+  }
+
+  #tick(): void {
+    // Silence is counted in ticks: while this process stood still none were missed, and what the peer sent waits to be read.
+    this.#quietTicks++;
+    const { heartbeatMs, deadMs, onDead } = this.#options;
+    if (this.#quietTicks * heartbeatMs >= deadMs) onDead(`silent for ${deadMs} ms`);
+    else if (this.#unanswered.size >= MAX_UNANSWERED) onDead(`${MAX_UNANSWERED} pings without an answer`);
+    else this.#ping();
+  }
+
+  #ping(): void {
+    this.#unanswered.set(++this.#number, performance.now());
+    this.#options.ping(this.#number);
+  }
+}

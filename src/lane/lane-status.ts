@@ -1,0 +1,61 @@
+// What a lane tells people of its links and connections.
+
+import type { Link, Session, Stream, StreamAbout } from '../channel/index.ts';
+import { type Address, formatAddress } from '../native/index.ts';
+import type { ConnectionStatus, LinkStatus } from '../status/index.ts';
+
+/** As a program of this host sees it: its own end first. */
+export function endsOf({ isOpener, client, original }: StreamAbout): readonly [Address, Address] {
+  return isOpener ? [client, original] : [original, client];
+}
+
+export function linkStatus(index: number, lane: number, session: Session): LinkStatus {
+  const { link, state, wire, recoveries } = session;
+  const none = { recordsIn: 0, recordsOut: 0, bytesIn: 0, bytesOut: 0 };
+  return {
+    index,
+    lane,
+    state,
+    wire,
+    inPlace: link?.transport?.window !== undefined,
+    streams: link?.streamCount ?? 0,
+    ...(link?.counters ?? none),
+    posts: link?.transport?.posts ?? 0,
+    notificationsOut: link?.transport?.noticesOut ?? 0,
+    notificationsIn: link?.transport?.noticesIn ?? 0,
+    recoveries,
+    slotsUsed: link?.outgoing.usedSlots ?? 0,
+    slots: link?.outgoing.geometry.slots ?? 0,
+    heldBytes: heldOf(link),
+    roundTripUs: link?.roundTripUs ?? -1,
+  };
+}
+
+function heldOf(link: Link | undefined): number {
+  let bytes = 0;
+  for (const stream of link?.streams ?? []) bytes += stream.heldBytes;
+  return bytes;
+}
+
+export function connectionStatus(stream: Stream, peer: string, wire: string, lane: number): ConnectionStatus {
+  const { about } = stream;
+  const [here, there] = endsOf(about);
+  return {
+    local: formatAddress(here),
+    remote: formatAddress(there),
+    direction: about.isOpener ? 'out' : 'in',
+    mode: 'carried',
+    state: stream.state,
+    reason: '',
+    peer,
+    wire,
+    lane,
+    stream: stream.id,
+    command: about.command,
+    pid: about.pid,
+    bytesOut: stream.bytesOut,
+    bytesIn: stream.bytesIn,
+    heldBytes: stream.heldBytes,
+    sinceMs: stream.sinceMs,
+  };
+}

@@ -1,0 +1,119 @@
+// A lane as the main thread sees it: messages there and back, questions with answers, an orderly end.
+
+import { Worker } from 'node:worker_threads';
+import { MillraceError } from '../errors.ts';
+import { EventFd } from '../native/index.ts';
+import type { ConnectionStatus } from '../status/index.ts';
+import type { FromLane, LaneReport, LaneSettings, ToLane } from './messages.ts';
+
+const isSource = import.meta.url.endsWith('.ts');
+const program = new URL(isSource ? './worker.ts' : './worker.js', import.meta.url);
+/** A lane that does not end by itself so soon is ended. */
+const CLOSE_MS = 3000;
+
+type Answer = Extract<FromLane, { kind: 'answer' }>;
+
+export class LaneThread implements AsyncDisposable {
+  readonly index: number;
+  readonly #worker: Worker;
+  readonly #wake: EventFd;
+  readonly #asked = new Map<number, (answer: Answer | undefined) => void>();
+  readonly #ended: Promise<void>;
+  #nextId = 1;
+  #isOver = false;
+  #isClosing = false;
+
+  /** Resolves when the lane's doors are open. `onMessage` hears all but answers; `onDeath`: it ended by itself. */
+  static async start(
+    settings: Omit<LaneSettings, 'wakeFd'>,
+    onMessage: (message: FromLane) => void,
+    onDeath: (reason: string) => void,
+  ): Promise<LaneThread> {
+    const lane = new LaneThread(settings, onMessage, onDeath);
+    await lane.#ready.promise;
+    return lane;
+  }
+
+  readonly #ready = Promise.withResolvers<void>();
+
+  private constructor(
+    settings: Omit<LaneSettings, 'wakeFd'>,
+    onMessage: (message: FromLane) => void,
+    onDeath: (reason: string) => void,
+  ) {
+    this.index = settings.index;
+    this.#wake = EventFd.create();
+    const workerData: LaneSettings = { ...settings, wakeFd: this.#wake.fd };
+    this.#worker = new Worker(program, { workerData });
+    let reason = 'it ended';
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#ended = promise;
+    this.#worker.on('message', (message: FromLane) => {
+      if (message.kind === 'answer') {
+        this.#asked.get(message.id)?.(message);
+        this.#asked.delete(message.id);
+      } else if (message.kind === 'ready') {
+        this.#ready.resolve();
+      } else if (message.kind === 'failed') {
+        reason = message.reason;
+      } else if (message.kind !== 'closed') {
+        onMessage(message);
+      }
+    });
+    this.#worker.on('error', (error) => {
+      reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    });
+    this.#worker.on('exit', () => {
+      this.#isOver = true;
+      this.#wake.close();
+      for (const answered of this.#asked.values()) answered(undefined);
+      this.#asked.clear();
+      resolve();
+      this.#ready.reject(new MillraceError('MILLRACE_ERR_FAILED', `start lane ${this.index}: ${reason}`));
+      if (!this.#isClosing) onDeath(reason);
+    });
+    // Whoever starts it awaits this; if nobody does any more, it is no news.
+    this.#ready.promise.catch(() => {});
+  }
+
+  tell(message: ToLane): void {
+    if (this.#isOver) return;
+    this.#worker.postMessage(message);
+    this.#wake.signal();
+  }
+
+  async report(): Promise<LaneReport | undefined> {
+    return (await this.#ask('status'))?.report;
+  }
+
+  async connections(): Promise<readonly ConnectionStatus[]> {
+    return (await this.#ask('connections'))?.connections ?? [];
+  }
+
+  /** Resolves when everything that was told before is heard. */
+  async settled(): Promise<void> {
+    await this.#ask('nothing');
+  }
+
+  /** Resets what is still open. */
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    this.tell({ kind: 'close' });
+    const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_MS);
+    await this.#ended;
+    clearTimeout(timer);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #ask(what: Extract<ToLane, { kind: 'ask' }>['what']): Promise<Answer | undefined> {
+    if (this.#isOver) return undefined;
+    const id = this.#nextId++;
+    const { promise, resolve } = Promise.withResolvers<Answer | undefined>();
+    this.#asked.set(id, resolve);
+    this.tell({ kind: 'ask', id, what });
+    return promise;
+  }
+}

@@ -1,0 +1,81 @@
+// What the daemon's main thread and its lanes say to each other: plain data, by message port.
+
+import type { SessionState } from '../channel/index.ts';
+import type { ChannelConfig, DeviceConfig } from '../config/index.ts';
+import type { Address } from '../native/index.ts';
+import type { ConnectionEvent, ConnectionStatus, DaemonStatus, LaneStatus, LinkStatus } from '../status/index.ts';
+
+export interface LaneSettings {
+  readonly index: number;
+  readonly lanes: number;
+  readonly instance: string;
+  /** Where the doors are. */
+  readonly listen: readonly Address[];
+  readonly devices: readonly string[];
+  readonly device: DeviceConfig;
+  readonly channel: ChannelConfig;
+  readonly socketBufferBytes: number;
+  /** An eventfd that the main thread signals after each message. */
+  readonly wakeFd: number;
+}
+
+export type ToLane =
+  | {
+      readonly kind: 'peerUp';
+      readonly peer: string;
+      readonly isCaller: boolean;
+      readonly isSame: boolean;
+      readonly links: readonly number[];
+    }
+  | { readonly kind: 'peerDown'; readonly peer: string }
+  /** Its daemon has ended: streams need not wait for it. */
+  | { readonly kind: 'peerDead'; readonly peer: string }
+  /** It leaves the directory, or left in an orderly way: its streams end. */
+  | { readonly kind: 'peerGone'; readonly peer: string; readonly reason: string }
+  | { readonly kind: 'link'; readonly peer: string; readonly link: number; readonly body: object }
+  /** Who listens at the peers: endpoints in words. */
+  | {
+      readonly kind: 'routes';
+      readonly peer: string;
+      readonly added: readonly string[];
+      readonly removed: readonly string[];
+    }
+  /** Who listens here, for peers. */
+  | { readonly kind: 'listeners'; readonly endpoints: readonly string[] }
+  | { readonly kind: 'ask'; readonly id: number; readonly what: 'status' | 'connections' | 'nothing' }
+  /** For tests: breaks what holds the link together. */
+  | { readonly kind: 'break'; readonly peer: string }
+  /** Whether somebody wants to hear of single connections. */
+  | { readonly kind: 'hear'; readonly isHeard: boolean }
+  /** Nobody is accepted any more. */
+  | { readonly kind: 'drain' }
+  | { readonly kind: 'close' };
+
+/** The lane's part of the daemon's counters, and what it has open. */
+export interface LaneReport extends Readonly<DaemonStatus['counters']> {
+  readonly lane: LaneStatus;
+  readonly links: readonly (LinkStatus & { readonly peer: string })[];
+}
+
+export type FromLane =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'failed'; readonly reason: string }
+  | { readonly kind: 'link'; readonly peer: string; readonly link: number; readonly body: object }
+  | {
+      readonly kind: 'state';
+      readonly peer: string;
+      readonly link: number;
+      readonly state: SessionState;
+      readonly reason: string;
+      readonly wire: string;
+    }
+  | { readonly kind: 'lie'; readonly peer: string; readonly reason: string }
+  | { readonly kind: 'trouble'; readonly message: string }
+  | { readonly kind: 'connection'; readonly event: ConnectionEvent }
+  | {
+      readonly kind: 'answer';
+      readonly id: number;
+      readonly report?: LaneReport;
+      readonly connections?: readonly ConnectionStatus[];
+    }
+  | { readonly kind: 'closed' };

@@ -1,0 +1,299 @@
+// The backend of remoting: lets guests in by a unix socket, and gives each a thread of its own that drives the devices.
+
+import { chmodSync, renameSync, rmSync } from 'node:fs';
+import { MillraceError, SystemError, UsageError } from '../../errors.ts';
+import { FdWatch, Socket } from '../../native/index.ts';
+import { listDevices } from '../../providers/index.ts';
+import type { WaitMode } from '../../spin/index.ts';
+import type { BackendStatus, GuestLimits } from '../../status/index.ts';
+import type { QemuHostSpec } from '../transports/index.ts';
+import {
+  closeHostTransport,
+  type HostTransportSpec,
+  messageKinds,
+  receivedMachine,
+  sendMessage,
+  type UnixMessage,
+} from '../transports/index.ts';
+import { publishGuest } from './events.ts';
+import { GuestThread } from './guest-thread.ts';
+import { type BackendPolicy, DEFAULT_MAX_GUESTS, type DeviceGrant, defaultLimits } from './policy.ts';
+import { QemuMachine } from './qemu-machine.ts';
+import { DEFAULT_REGISTRATIONS_PER_SECOND, RegistrationPace } from './registration-pace.ts';
+import { WaitingRoom } from './waiting-room.ts';
+
+export interface BackendOptions extends BackendPolicy {
+  /** Where guests of this host connect. */
+  readonly socketPath: string;
+  /** How the threads wait for their guests. Default: `mixed`. */
+  readonly wait?: WaitMode;
+  /** A file for the calls of the first guest; those of guest n go to one with `.n` behind its name. */
+  readonly record?: string;
+}
+
+/** Who has connected and not spoken yet. */
+const MAX_WAITING = 128;
+/** Threads that are kept for the next guests. */
+const MAX_IDLE = 4;
+
+export class Backend implements AsyncDisposable {
+  readonly socketPath: string;
+  readonly #options: BackendOptions;
+  readonly #limits: GuestLimits;
+  readonly #grants: readonly DeviceGrant[];
+  readonly #listener: Socket;
+  readonly #watch: FdWatch;
+  readonly #guests = new Set<GuestThread>();
+  /** Threads whose guests have ended: starting one takes longer than all that a small guest does. */
+  readonly #idle: GuestThread[] = [];
+  readonly #machines = new Set<QemuMachine>();
+  readonly #waiting = new WaitingRoom(MAX_WAITING, (socket, message) => this.#register(socket, message));
+  readonly #pace: RegistrationPace;
+  #lastId = 0;
+  #accepted = 0;
+  #refused = 0;
+  #dropped = 0;
+  #isClosed = false;
+
+  /** Listens when it returns. Keeps the process alive until it is closed. */
+  static start(options: BackendOptions): Backend {
+    return new Backend(options);
+  }
+
+  private constructor(options: BackendOptions) {
+    this.#options = options;
+    this.socketPath = options.socketPath;
+    this.#limits = { ...defaultLimits, ...options.limits };
+    for (const [name, value] of Object.entries(this.#limits)) {
+      if (!Number.isSafeInteger(value) || value < 0) throw new UsageError(`a limit of ${value} ${name} for guests`);
+    }
+    const { registrationsPerSecond = DEFAULT_REGISTRATIONS_PER_SECOND } = options;
+    if (!(registrationsPerSecond > 0)) throw new UsageError(`${registrationsPerSecond} registrations a second`);
+    this.#pace = new RegistrationPace(registrationsPerSecond);
+    // A backend in a guest may serve others: its own remote devices are none to hand on.
+    const own = (): DeviceGrant[] =>
+      listDevices()
+        .filter(({ provider }) => provider !== 'remote')
+        .map(({ name }) => ({ name }));
+    this.#grants = options.devices ?? own();
+    using undo = new DisposableStack();
+    this.#listener = undo.adopt(listen(options), (listener) => listener.close());
+    this.#watch = undo.use(FdWatch.start(this.#listener.fd, () => this.#accept()));
+    this.#watch.hold(true);
+    undo.move();
+  }
+
+  /** Serves a guest that came by other ways than the socket. Takes over what the spec names, also when it throws. Returns its number. */
+  serve(transport: HostTransportSpec): number {
+    using undo = new DisposableStack();
+    undo.defer(() => closeHostTransport(transport));
+    if (this.#isClosed) throw new MillraceError('MILLRACE_ERR_CLOSED', 'this Backend is closed');
+    const id = ++this.#lastId;
+    const { wait = 'mixed', hugePages = false, record } = this.#options;
+    const thread = this.#freeThread();
+    const { peer } = transport;
+    const ended = thread.serve({
+      id,
+      transport,
+      grants: this.#grants,
+      limits: this.#limits,
+      hugePages,
+      wait,
+      ...(record !== undefined && { record: id === 1 ? record : `${record}.${id}` }),
+    });
+    undo.move();
+    this.#guests.add(thread);
+    this.#accepted++;
+    publishGuest({ what: 'connected', guest: id, peer, reason: '' });
+    void ended.then(({ reason, isBroken }) => {
+      this.#guests.delete(thread);
+      this.#keep(thread);
+      if (isBroken) {
+        this.#dropped++;
+        if (transport.kind === 'unix') this.#pace.fine(transport.pid);
+      }
+      publishGuest({ what: isBroken ? 'dropped' : 'ended', guest: id, peer, reason });
+    });
+    return id;
+  }
+
+  async status(): Promise<BackendStatus> {
+    const guests = await Promise.all([...this.#guests].map((guest) => guest.status()));
+    return {
+      socketPath: this.socketPath,
+      devices: this.#grants.map(({ name }) => name),
+      limits: this.#limits,
+      maxGuests: this.#maxGuests,
+      guests: guests.filter((guest) => guest !== undefined),
+      accepted: this.#accepted,
+      refused: this.#refused,
+      dropped: this.#dropped,
+    };
+  }
+
+  /** Ends one guest. Harmless when it is gone already. */
+  async drop(id: number): Promise<void> {
+    for (const thread of this.#guests) if (thread.guest?.id === id) await thread.drop();
+  }
+
+  /** Ends all guests. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#watch.close();
+    this.#waiting.close();
+    this.#listener.close();
+    rmSync(this.socketPath, { force: true });
+    await Promise.all([...this.#guests, ...this.#idle].map((thread) => thread.close()));
+    await Promise.all([...this.#machines].map((machine) => machine.close()));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #freeThread(): GuestThread {
+    for (let thread = this.#idle.pop(); thread !== undefined; thread = this.#idle.pop()) {
+      // It may have died of something since.
+      if (thread.isFree) return thread;
+    }
+    return new GuestThread();
+  }
+
+  #keep(thread: GuestThread): void {
+    if (!thread.isFree) return;
+    if (this.#isClosed || this.#idle.length >= MAX_IDLE) void thread.close();
+    else this.#idle.push(thread);
+  }
+
+  get #maxGuests(): number {
+    return this.#options.maxGuests ?? DEFAULT_MAX_GUESTS;
+  }
+
+  #accept(): void {
+    for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
+      this.#waiting.add(socket);
+    }
+  }
+
+  /** Takes the socket over, and the descriptors of the message. */
+  #register(socket: Socket, message: UnixMessage): void {
+    const { pid, uid, gid } = socket.peerCredentials;
+    const delayMs = this.#pace.charge(pid);
+    let problem = this.#problemWith(uid, gid) ?? this.#problemWithPace(delayMs, message);
+    if (problem === undefined && message.kind === messageKinds.machine) {
+      problem = this.#admitMachine(socket, message);
+      if (problem === undefined) return;
+    }
+    for (const fd of message.fds) fd.close();
+    if (problem !== undefined) this.#refuse(socket, problem);
+    else if (delayMs === 0) this.#admit(socket);
+    else this.#waiting.hold(socket, delayMs ?? 0, () => this.#admit(socket));
+  }
+
+  #admit(socket: Socket): void {
+    const { pid, uid, gid } = socket.peerCredentials;
+    // While it waited, others may have come.
+    const problem = this.#problemWith(uid, gid);
+    if (problem !== undefined) this.#refuse(socket, problem);
+    else this.#serveOrRefuse({ kind: 'unix', socketFd: socket.release(), peer: peerName(pid, uid), pid });
+  }
+
+  #refuse(socket: Socket, problem: string): void {
+    const { pid, uid } = socket.peerCredentials;
+    this.#refused++;
+    try {
+      sendMessage(socket, messageKinds.refusal, 0, [], problem);
+    } catch {
+      // It did not wait for the answer.
+    }
+    socket.close();
+    publishGuest({ what: 'refused', guest: 0, peer: peerName(pid, uid), reason: problem });
+  }
+
+  /** Why not, or undefined: then its programs are served until QEMU ends. */
+  #admitMachine(socket: Socket, message: UnixMessage): string | undefined {
+    try {
+      const { name, ends } = receivedMachine(message);
+      const machine = new QemuMachine({ name, ends, serve: (spec) => this.#serveProgram(spec) });
+      this.#machines.add(machine);
+      void machine.closed.then(() => this.#machines.delete(machine));
+      sendMessage(socket, messageKinds.registered, 0, []);
+      socket.close();
+      return undefined;
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error);
+    }
+  }
+
+  /** Where there is no room, closing what it brought tells the program. */
+  #serveProgram(spec: QemuHostSpec): void {
+    if (!this.#isClosed && this.#guests.size < this.#maxGuests) {
+      this.#serveOrRefuse(spec);
+      return;
+    }
+    this.#refused++;
+    closeHostTransport(spec);
+  }
+
+  /** Where there are no descriptors or no memory for another thread, the others go on. */
+  #serveOrRefuse(spec: HostTransportSpec): void {
+    try {
+      this.serve(spec);
+    } catch (error) {
+      this.#refused++;
+      const reason = error instanceof Error ? error.message : String(error);
+      publishGuest({ what: 'refused', guest: 0, peer: spec.peer, reason });
+    }
+  }
+
+  /** A machine brings descriptors, which nobody is to hold for long: it may come again. */
+  #problemWithPace(delayMs: number | undefined, { kind }: UnixMessage): string | undefined {
+    if (delayMs === 0 || (delayMs !== undefined && kind !== messageKinds.machine)) return undefined;
+    return 'this process has registered too often or broken the rules; it may try again in a few seconds';
+  }
+
+  #problemWith(uid: number, gid: number): string | undefined {
+    const { uids = [process.getuid?.() ?? 0], gids = [] } = this.#options;
+    if (!uids.includes(uid) && !gids.includes(gid)) return `uid ${uid}, gid ${gid} are not allowed to use this backend`;
+    if (this.#machines.size >= this.#maxGuests) return `it has ${this.#machines.size} machines, which is its limit`;
+    if (this.#guests.size >= this.#maxGuests) return `it has ${this.#guests.size} guests already, which is its limit`;
+    return undefined;
+  }
+}
+
+function peerName(pid: number, uid: number): string {
+  return `pid ${pid} of uid ${uid}`;
+}
+
+/** Under its name only once it listens. The kernel tells who calls, so the file may be open to all whom the policy names. */
+function listen({ socketPath, uids, gids }: BackendOptions): Socket {
+  using undo = new DisposableStack();
+  removeStale(socketPath);
+  const fresh = `${socketPath}.${process.pid}.new`;
+  const listener = undo.use(Socket.messages());
+  rmSync(fresh, { force: true });
+  listener.bind({ family: 'unix', path: fresh });
+  chmodSync(fresh, uids === undefined && gids === undefined ? 0o600 : 0o666);
+  listener.listen();
+  renameSync(fresh, socketPath);
+  undo.move();
+  return listener;
+}
+
+/** A socket that nobody listens on was left by the dead. */
+function removeStale(socketPath: string): void {
+  using probe = Socket.messages();
+  try {
+    probe.connect({ family: 'unix', path: socketPath });
+  } catch (error) {
+    if (error instanceof SystemError && error.code === 'ENOENT') return;
+    if (!(error instanceof SystemError && error.code === 'ECONNREFUSED')) throw error;
+    rmSync(socketPath, { force: true });
+    return;
+  }
+  throw new MillraceError(
+    'MILLRACE_ERR_USAGE',
+    `start a backend at ${socketPath}: one is running there already; choose another socket`,
+  );
+}

@@ -1,0 +1,21 @@
+// Where a peer is, as words: the GID as text, and what is optional.
+
+import type { PathTo } from '../../verbs/index.ts';
+import type { WordReader, WordWriter } from './words.ts';
+
+export function readPath(args: WordReader): PathTo {
+  const gid = args.text();
+  const lid = args.optional();
+  const gidIndex = args.optional();
+  const hopLimit = args.optional();
+  return {
+    gid,
+    ...(lid !== undefined && { lid }),
+    ...(gidIndex !== undefined && { gidIndex }),
+    ...(hopLimit !== undefined && { hopLimit }),
+  };
+}
+
+export function writePath(writer: WordWriter, { gid, lid, gidIndex, hopLimit }: PathTo): void {
+  writer.text(gid).optional(lid).optional(gidIndex).optional(hopLimit);
+}

@@ -1,0 +1,16 @@
+// What the operating system says of this machine and its processes.
+
+export { findCgroup2Mount } from './cgroup.ts';
+export { makeFolder } from './folder.ts';
+export {
+  currentOwner,
+  type Liveness,
+  livenessOf,
+  type Owner,
+  type OwnerView,
+  ownerToken,
+  parseOwner,
+  parseOwnerToken,
+  thisMachine,
+} from './owner.ts';
+export { packageVersion } from './version.ts';

@@ -1,0 +1,36 @@
+// The sum over the first bytes of a file, from which the sum over all of it goes on.
+
+import { createHash, type Hash } from 'node:crypto';
+import { UsageError } from '../../errors.ts';
+
+const PIECE_BYTES = 1024 * 1024;
+
+/** A file, or what is there of one. */
+interface Readable {
+  fill(into: Uint8Array, position: number, signal: AbortSignal): Promise<number>;
+}
+
+export async function hashPrefix(
+  file: Readable,
+  lengthBytes: number,
+  signal: AbortSignal,
+  onProgress: (bytes: number) => void,
+): Promise<Hash> {
+  const hash = createHash('sha256');
+  const piece = new Uint8Array(Math.min(PIECE_BYTES, lengthBytes));
+  for (let position = 0; position < lengthBytes; ) {
+    signal.throwIfAborted();
+    const wanted = piece.subarray(0, Math.min(piece.length, lengthBytes - position));
+    const got = await file.fill(wanted, position, signal);
+    if (got === 0) throw new UsageError(`a file of ${position} bytes has no first ${lengthBytes}`);
+    hash.update(wanted.subarray(0, got));
+    position += got;
+    onProgress(position);
+  }
+  return hash;
+}
+
+/** Without ending it. */
+export function sumSoFar(hash: Hash): string {
+  return hash.copy().digest('hex');
+}

@@ -1,0 +1,207 @@
+// Sending a file: waits for a receiver, finds out what it has, and streams the rest; when that breaks, waits for it to come back.
+
+import { createHash, type Hash } from 'node:crypto';
+import type { MillraceError } from '../../errors.ts';
+import { openSender, type Producer, VortexError } from '../index.ts';
+import { abortable } from './abortable.ts';
+import type { Address } from './address.ts';
+import { CourierError } from './courier-error.ts';
+import { Door } from './door.ts';
+import type { Link } from './link.ts';
+import { hashPrefix, sumSoFar } from './prefix.ts';
+import { type CourierSettings, type Receipt, securityOf } from './settings.ts';
+import type { Source } from './source.ts';
+
+export interface SendSettings extends CourierSettings {
+  readonly address: Address;
+  /** Called at first, and when a receiver has come. */
+  readonly openSource: () => Promise<Source>;
+  readonly blockBytes?: number | undefined;
+}
+
+/** Resolves when a receiver has all of it, under its final name. */
+export async function sendFile(settings: SendSettings): Promise<Receipt> {
+  const { signal, waitMs, onNews, timeoutMs } = settings;
+  const security = await securityOf(settings.tls);
+  let { address } = settings;
+  let patience = new AbortController().signal;
+  let lastError: unknown;
+  // Before anybody waits: a file that cannot be read is found out now.
+  await using first = await settings.openSource();
+  for (;;) {
+    let link: Link;
+    {
+      const onRefused = (reason: string): void => onNews({ kind: 'refused', reason });
+      const peerName = settings.tls?.peerName;
+      using door = await Door.open({ address, security, peerName, timeoutMs, onRefused });
+      if (lastError === undefined) onNews({ kind: 'listening', host: address.host, port: door.port });
+      // The stream uses the same port, and so does the next attempt.
+      address = { host: address.host, port: door.port };
+      try {
+        link = await door.receiver(AbortSignal.any([signal, patience]));
+      } catch (error) {
+        signal.throwIfAborted();
+        throw patience.aborted ? lastError : error;
+      }
+    }
+    try {
+      return await deliver({ ...settings, address }, first, link);
+    } catch (error) {
+      if (!isTheirs(error) || !first.isFile || waitMs === 0) throw error;
+      lastError = error;
+      patience = AbortSignal.timeout(waitMs);
+      onNews({ kind: 'broken', error, waitMs });
+    }
+  }
+}
+
+/** A file is looked at anew: it may have changed while nobody came. */
+async function deliver(settings: SendSettings, first: Source, link: Link): Promise<Receipt> {
+  try {
+    if (!first.isFile) return await new Delivery(settings, first, link).run();
+    await using source = await settings.openSource();
+    return await new Delivery(settings, source, link).run();
+  } catch (error) {
+    link.fail(error);
+    throw error;
+  }
+}
+
+/** Whether the trouble is at the receiver or on the way: then the same file may get through at the next attempt. */
+function isTheirs(error: unknown): error is MillraceError {
+  if (error instanceof VortexError) return true;
+  if (!(error instanceof CourierError) || error.code !== 'MILLRACE_ERR_COURIER_PEER') return false;
+  // Bytes that arrived wrong are for people to look at, and not to be tried until they are right.
+  return error.peerCode !== 'MILLRACE_ERR_COURIER_CHECKSUM';
+}
+
+/** One attempt with one receiver. */
+class Delivery {
+  readonly #settings: SendSettings;
+  readonly #source: Source;
+  readonly #link: Link;
+
+  constructor(settings: SendSettings, source: Source, link: Link) {
+    this.#settings = settings;
+    this.#source = source;
+    this.#link = link;
+  }
+
+  async run(): Promise<Receipt> {
+    using link = this.#link;
+    const { signal, onNews } = this.#settings;
+    const { parcel } = this.#source;
+    link.send({ kind: 'parcel', ...parcel });
+    const { bytes: haveBytes } = await link.expect('have', signal);
+    if (haveBytes > (parcel.sizeBytes ?? 0))
+      throw brokenRules(`it has ${haveBytes} bytes of a file that is not so long`);
+    onNews({ kind: 'met', peer: link.peer, haveBytes });
+    const hash = await this.#hashOfPrefix(haveBytes);
+    const startBytes = hash === undefined ? 0 : haveBytes;
+    if (hash === undefined) onNews({ kind: 'afresh', reason: 'what the receiver has is not how this file begins' });
+    const { sizeBytes, sha256 } = await this.#stream(startBytes, hash ?? createHash('sha256'));
+    await this.#source.check();
+    link.send({ kind: 'sum', sizeBytes, sha256 });
+    const { sha256: theirs } = await link.expect('kept', signal);
+    if (theirs !== sha256) throw checksumError(sha256, theirs);
+    return { path: undefined, peer: link.peer, sizeBytes, resumedBytes: startBytes, sha256 };
+  }
+
+  /** Undefined when the receiver's bytes are others than ours. */
+  async #hashOfPrefix(haveBytes: number): Promise<Hash | undefined> {
+    if (haveBytes === 0) return createHash('sha256');
+    const { signal, onNews } = this.#settings;
+    const totalBytes = haveBytes;
+    using _busy = this.#link.busy();
+    const hash = await hashPrefix(this.#source, haveBytes, signal, (bytes) =>
+      onNews({ kind: 'checking', bytes, totalBytes }),
+    );
+    const { sha256 } = await this.#link.expect('prefix', signal);
+    return sha256 === sumSoFar(hash) ? hash : undefined;
+  }
+
+  async #stream(startBytes: number, hash: Hash): Promise<{ readonly sizeBytes: number; readonly sha256: string }> {
+    const { address, device, strategy, timeoutMs, tls, blockBytes } = this.#settings;
+    const { sizeBytes: wholeBytes } = this.#source.parcel;
+    const restBytes = wholeBytes === undefined ? undefined : wholeBytes - startBytes;
+    const where = address.host === undefined ? address.port : { host: address.host, port: address.port };
+    const onListening = (port: number): void => this.#link.send({ kind: 'stream', port, startBytes });
+    const options = { device, strategy, timeoutMs, tls, blockBytes, onListening };
+    await using stream = await this.#unlessLost((lost) => openSender(where, restBytes, { ...options, signal: lost }));
+    try {
+      const sizeBytes = await this.#pump(stream, startBytes, hash);
+      return { sizeBytes, sha256: hash.digest('hex') };
+    } catch (error) {
+      const why = await this.#link.explain(error, stream);
+      // Before the stream is closed: the receiver shall hear the reason, and not only that it has ended.
+      this.#link.fail(why);
+      throw why;
+    }
+  }
+
+  /** A receiver that cannot or will not come for the stream says so, or is gone, or takes too long. */
+  async #unlessLost<T>(open: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const [lost, isOpen] = [new AbortController(), new AbortController()];
+    const { signal } = this.#settings;
+    this.#link.expect('kept', isOpen.signal).then(
+      () => lost.abort(brokenRules('it has kept what it never fetched')),
+      (error: unknown) => lost.abort(error),
+    );
+    try {
+      return await open(AbortSignal.any([signal, lost.signal]));
+    } finally {
+      isOpen.abort();
+    }
+  }
+
+  /** From the source straight into the pool. Returns how long the file is. */
+  async #pump(stream: Producer, startBytes: number, hash: Hash): Promise<number> {
+    const { onNews } = this.#settings;
+    const { sizeBytes: totalBytes } = this.#source.parcel;
+    const failing = new AbortController();
+    // A receiver that goes while a pipe has nothing to say must be noticed all the same.
+    const done = stream.done();
+    done.catch((error: unknown) => failing.abort(error));
+    const signal = AbortSignal.any([this.#settings.signal, failing.signal]);
+    const writer = stream.blocks();
+    let position = startBytes;
+    let previous: Uint8Array = new Uint8Array(0);
+    let isAtEnd = position === totalBytes;
+    while (!isAtEnd) {
+      const block = await abortable(writer.next(), signal);
+      const { bytes } = block;
+      const filling = this.#source.fill(bytes, position, signal);
+      // The block before is on its way by now, and stays as it is in the pool: nobody but this loop writes there.
+      hash.update(previous);
+      const got = await filling;
+      if (totalBytes !== undefined && got < bytes.length) {
+        await this.#source.check();
+        throw new CourierError(
+          'MILLRACE_ERR_COURIER_CHANGED',
+          `the file ended at ${position + got} of ${totalBytes} bytes`,
+        );
+      }
+      signal.throwIfAborted();
+      block.commit(got);
+      previous = bytes.subarray(0, got);
+      position += got;
+      isAtEnd = totalBytes === undefined ? got < bytes.length : position === totalBytes;
+      onNews({ kind: 'moving', bytes: position, totalBytes });
+    }
+    hash.update(previous);
+    stream.finish();
+    await abortable(done, this.#settings.signal);
+    return position;
+  }
+}
+
+function brokenRules(what: string): VortexError {
+  return new VortexError('MILLRACE_ERR_VORTEX_PROTOCOL', `the receiver broke the rules: ${what}`);
+}
+
+export function checksumError(ours: string, theirs: string): CourierError {
+  return new CourierError(
+    'MILLRACE_ERR_COURIER_CHECKSUM',
+    `the checksum differs: the bytes here have sha256 ${ours}, those of the other side ${theirs}`,
+  );
+}

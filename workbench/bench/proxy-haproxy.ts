@@ -1,0 +1,83 @@
+// The rival of proxy.*: two haproxy in TCP mode, one a host, that take the same two hops as a carried connection.
+
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MillraceError, UnsupportedError } from '../../src/errors.ts';
+import { findProgram, type Host } from '../../src/lab/index.ts';
+import type { Door } from './steer-peers.ts';
+import { LineProgram } from './steer-program.ts';
+
+export interface HaproxyHop {
+  readonly host: Host;
+  readonly listen: Door;
+  readonly next: Door;
+}
+
+const LOOK_MS = 20;
+const PATIENCE_MS = 10_000;
+
+/** As a careful operator would: no logs, one thread as the daemons have one lane, room for all, nothing that times out. */
+export function haproxyConfig(listen: Door, next: Door): string {
+  return `global
+  nbthread 1
+  maxconn 8000
+  tune.bufsize 65536
+
+defaults
+  mode tcp
+  maxconn 8000
+  timeout connect 10s
+  timeout client 1h
+  timeout server 1h
+
+listen hop
+  bind ${listen.address}:${listen.port} backlog 4096
+  server next ${next.address}:${next.port}
+`;
+}
+
+export class HaproxyPair implements AsyncDisposable {
+  readonly pids: readonly number[];
+  readonly #undo: AsyncDisposableStack;
+
+  /** Resolves when both listen. */
+  static async start(hops: readonly HaproxyHop[], folder: string, signal: AbortSignal): Promise<HaproxyPair> {
+    const haproxy = findProgram('haproxy', `${process.env.PATH ?? ''}:/usr/sbin`);
+    if (haproxy === null) throw new UnsupportedError('start haproxy: install the Debian package haproxy');
+    await using undo = new AsyncDisposableStack();
+    const pids: number[] = [];
+    for (const hop of hops) {
+      const file = join(folder, `haproxy-${hop.host.name}.cfg`);
+      await writeFile(file, haproxyConfig(hop.listen, hop.next));
+      const program = undo.use(new LineProgram(hop.host, haproxy, ['-db', '-f', file]));
+      await listening(hop, program, signal);
+      pids.push(program.pid);
+    }
+    return new HaproxyPair(pids, undo.move());
+  }
+
+  private constructor(pids: readonly number[], undo: AsyncDisposableStack) {
+    this.pids = pids;
+    this.#undo = undo;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#undo.disposeAsync();
+  }
+}
+
+/** It says nothing when it is ready, and why when it ends. */
+async function listening({ host, listen }: HaproxyHop, program: LineProgram, signal: AbortSignal): Promise<void> {
+  const ended = program.line(signal).then(
+    () => null,
+    (error: unknown) => error,
+  );
+  for (const endMs = performance.now() + PATIENCE_MS; performance.now() < endMs; ) {
+    const { stdout } = await host.run('ss', ['-ltnH', `sport = :${listen.port}`], { signal });
+    if (stdout.trim() !== '') return;
+    const error = await Promise.race([ended, sleep(LOOK_MS, null, { signal })]);
+    if (error !== null) throw error;
+  }
+  throw new MillraceError('MILLRACE_ERR_FAILED', `start haproxy in host ${host.name}: it does not listen`);
+}

@@ -1,0 +1,92 @@
+// What a proxy costs while nothing moves: processor time with idle connections, memory behind a receiver that has stopped.
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MillraceError } from '../../src/errors.ts';
+import { type LoadOptions, startPeers, touchJob } from './proxy-loads.ts';
+import { type ProxyPath, ProxyWorld, type Wire } from './proxy-world.ts';
+import type { Contest, Entrant } from './row.ts';
+import type { SteerPeers } from './steer-peers.ts';
+import { heldBytes, heldMiB, type Stall } from './steer-stall.ts';
+
+const IDLE_CONNECTIONS = 100;
+const LEAST_IDLE_MS = 2000;
+/** Whoever was asked last has finished by then. */
+const SETTLE_MS = 300;
+const OFFERED_MIB = 1000;
+const STALL_MS = { quick: 4000, full: 10_000 } as const;
+const FULL_ROUND_MS = 1000;
+/** Enough to run what carries, too little to walk through a ring: its pages count when a stall touches them. */
+const LIGHT_MS = 50;
+
+interface Resting {
+  readonly world: ProxyWorld;
+  readonly peers: SteerPeers;
+}
+
+type MakeEntrant = (resting: Resting, path: ProxyPath, options: LoadOptions) => Promise<Entrant>;
+
+function prepareRest(make: MakeEntrant, wire: Wire, path: ProxyPath): (options: LoadOptions) => Promise<Contest> {
+  return async (options) => {
+    const { signal } = options;
+    await using undo = new AsyncDisposableStack();
+    const world = undo.use(await ProxyWorld.create({ wire, signal }));
+    const peers = undo.use(await startPeers(world, signal));
+    await world.carrying(() => peers.run(touchJob, world.door('carried'), signal), signal);
+    const ours = await make({ world, peers }, path, options);
+    const kept = undo.move();
+    return { ours, against: {}, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  };
+}
+
+/** The share of a core that the busier of the two proxies uses. */
+export function prepareIdle(wire: Wire, path: ProxyPath): (options: LoadOptions) => Promise<Contest> {
+  return prepareRest(idle, wire, path);
+}
+
+/** MiB, the most that was seen while the receiver stood still. */
+export function prepareSlow(wire: Wire, path: ProxyPath): (options: LoadOptions) => Promise<Contest> {
+  return prepareRest(slow, wire, path);
+}
+
+const idle: MakeEntrant = async ({ world, peers }, path, { roundMs, signal }) => {
+  const job = { kind: 'idle', amount: IDLE_CONNECTIONS, ms: 0 } as const;
+  await world.measured(path, () => peers.run(job, world.door(path), signal));
+  const pids = world.pids[path];
+  return async () => {
+    if (path === 'carried') await checkOpen(world);
+    await sleep(SETTLE_MS, undefined, { signal });
+    const startNs = process.hrtime.bigint();
+    const before = pids.map(cpuNs);
+    await sleep(Math.max(roundMs, LEAST_IDLE_MS), undefined, { signal });
+    const after = pids.map(cpuNs);
+    const passedNs = Number(process.hrtime.bigint() - startNs);
+    return Math.max(...after.map((ns, index) => ns - before[index])) / passedNs;
+  };
+};
+
+async function checkOpen(world: ProxyWorld): Promise<void> {
+  const { lanes } = await world.status();
+  const open = lanes.reduce((sum, { connections }) => sum + connections, 0);
+  if (open >= IDLE_CONNECTIONS) return;
+  throw new MillraceError('MILLRACE_ERR_FAILED', `measure the proxy: ${open} of ${IDLE_CONNECTIONS} connections live`);
+}
+
+/** Of all threads of a process: time on a processor, the first field of schedstat. */
+function cpuNs(pid: number): number {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const times = threads.map((thread) => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]);
+  return times.reduce((sum, time) => sum + Number(time), 0);
+}
+
+/** What is held at rest is looked at once, before the first stall: what whoever carries keeps for later counts as held. */
+const slow: MakeEntrant = async ({ world, peers }, path, { roundMs, signal }) => {
+  const door = world.door(path);
+  const light = { kind: 'rtt', amount: 64, ms: LIGHT_MS } as const;
+  await world.measured(path, () => peers.run(light, door, signal));
+  const holders = { hosts: [world.client, world.server], pids: world.pids[path] };
+  const stallMs = roundMs < FULL_ROUND_MS ? STALL_MS.quick : STALL_MS.full;
+  const restingBytes = await heldBytes(holders);
+  const stall: Stall = { ...holders, peers, offeredMiB: OFFERED_MIB, stallMs, restingBytes, signal };
+  return () => world.measured(path, () => heldMiB(stall, door));
+};

@@ -1,0 +1,57 @@
+// Every row there is, and how a user names some of them.
+
+import { UsageError } from '../../src/errors.ts';
+import { didYouMean } from '../../src/text/index.ts';
+import { nativeRows } from './native.ts';
+import { proxyRows } from './proxy.ts';
+import { remotingRows } from './remoting.ts';
+import { roceRows } from './roce.ts';
+import type { Row } from './row.ts';
+import { steerRows } from './steer.ts';
+import { verbsRows } from './verbs.ts';
+import { verbsRxeRows } from './verbs-rxe.ts';
+import { vortexLocalRows } from './vortex-local.ts';
+import { vortexNetRows } from './vortex-net.ts';
+
+export const rows: readonly Row[] = [
+  ...nativeRows,
+  ...verbsRows,
+  ...verbsRxeRows,
+  ...roceRows,
+  ...steerRows,
+  ...proxyRows,
+  ...vortexLocalRows,
+  ...vortexNetRows,
+  ...remotingRows,
+];
+
+/**
+ * Ids, groups (`steer` and `steer.connect` mean all ids that go on with a dot), or patterns with `*` (`native.*`,
+ * `*.bulk.3`); none means all. In the table's order, each once. A variant of a row, as `proxy.bulk.1@roce`, is only
+ * chosen by a word that has an `@` too: `proxy@roce` is that group on that wire.
+ */
+export function selectRows(patterns: readonly string[], all: readonly Row[] = rows): readonly Row[] {
+  if (patterns.length === 0) return all;
+  const matchers = patterns.map((pattern) => {
+    // What is an id itself is no group: `native.crossing` leaves `native.crossing.5` out.
+    const [word = '', ...variant] = pattern.split('@');
+    const group = [`${word}.*`, ...variant].join('@');
+    const found = [pattern, group].map(matcherOf).find((matcher) => all.some(({ id }) => matcher.test(id)));
+    if (found !== undefined) return found;
+    const hint = didYouMean(
+      pattern,
+      all.map(({ id }) => id),
+    );
+    throw new UsageError(`no benchmark '${pattern}'${hint}; 'millrace bench --list' lists them`);
+  });
+  return all.filter(({ id }) => matchers.some((matcher) => matcher.test(id)));
+}
+
+function matcherOf(pattern: string): RegExp {
+  return new RegExp(
+    `^${pattern
+      .split('*')
+      .map((part) => RegExp.escape(part))
+      .join('[^@]*')}$`,
+  );
+}

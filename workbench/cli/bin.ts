@@ -1,0 +1,8 @@
+// The millrace command of a checkout: the shipped commands and those of the workbench.
+
+import { commands, main } from '../../src/cli/index.ts';
+import { workbenchCommands } from './commands.ts';
+
+process.exitCode = await main(process.argv.slice(2), [...commands, ...workbenchCommands]);
+// A thread that did not end must not keep a command alive that has.
+setTimeout(() => process.exit(), 3000).unref();

@@ -1,0 +1,9 @@
+// The commands that exist only in a checkout: they need what the package does not ship.
+
+import type { CommandSource } from '../../src/cli/index.ts';
+
+export const workbenchCommands: readonly CommandSource[] = [
+  { names: ['demo'], load: async () => (await import('./demo.ts')).addDemo },
+  { names: ['bench'], load: async () => (await import('./bench.ts')).addBench },
+  { names: ['soak'], load: async () => (await import('./soak.ts')).addSoak },
+];

@@ -1,0 +1,146 @@
+// `millrace demo`, which is `npm start`: two hosts on this machine, real programs between them, plain and carried.
+
+import { InvalidArgumentError, Option } from 'commander';
+import type { AddCommand, World } from '../../src/cli/index.ts';
+import {
+  bytesText,
+  type ExitCode,
+  exitCode,
+  featureLines,
+  painter,
+  rateText,
+  runDirOf,
+  stopped,
+  table,
+} from '../../src/cli/index.ts';
+import { diagnose } from '../../src/doctor/index.ts';
+import { type Host, Lab } from '../../src/lab/index.ts';
+import type { DaemonStatus } from '../../src/status/index.ts';
+import { CarriedPair, type DemoFigures, type DemoServers, measure, startTransferServer } from '../demo/index.ts';
+import { startRedis } from '../worlds/index.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly once?: boolean;
+  readonly wire: 'shm' | 'roce' | 'tcp';
+  readonly requests: number;
+  readonly clients: number;
+  readonly transferMib: number;
+}
+
+const payloadBytes = 2048;
+const TRANSFER_PORT = 7070;
+const MIB = 1024 * 1024;
+
+export const addDemo: AddCommand = (program, { world, finish }) => {
+  program
+    .command('demo')
+    .description('two hosts on this machine, real programs between them, plain and carried (npm start)')
+    .addOption(
+      new Option('--wire <wire>', 'what the soft device carries bytes with')
+        .choices(['shm', 'roce', 'tcp'])
+        .default('shm'),
+    )
+    .option('--requests <n>', 'redis requests a test', positive, 50_000)
+    .option('--clients <n>', 'redis connections', positive, 30)
+    .option('--transfer-mib <n>', 'size of the checksummed transfer', positive, 256)
+    .option('--once', 'end after the figures instead of waiting for Ctrl-C')
+    .option('--json', 'print the figures as one JSON document, and end')
+    .action((options: Options) => finish(() => demo(options, world)));
+};
+
+async function demo(options: Options, world: World): Promise<ExitCode> {
+  const { signal } = world;
+  const paint = painter(world.stderr, world.env);
+  const say = (text: string): void => void world.stderr.write(`${text}\n`);
+  const step = (text: string): void => say(paint('bold', text));
+
+  step('This machine');
+  for (const line of featureLines(await diagnose({ signal }), paint)) say(`  ${line}`);
+
+  step('Two hosts');
+  await using lab = await Lab.create({ hosts: ['client', 'server'], runDir: runDirOf(world), signal });
+  const [client, server] = [lab.host('client'), lab.host('server')];
+  for (const { name, ipv4, ipv6 } of lab.hosts) say(`  ${name.padEnd(8)}${ipv4.padEnd(14)}${ipv6}`);
+  await using redis = await startRedis(server);
+  await using transfer = await startTransferServer(server, TRANSFER_PORT, options.transferMib * MIB);
+  const servers: DemoServers = { redis, transfer };
+  const load = { clients: options.clients, requests: options.requests, payloadBytes };
+  const what = `redis-benchmark (${options.clients} connections, 2 KiB values) and ${options.transferMib} MiB with a checksum`;
+
+  step(`Plain TCP: ${what}`);
+  const plain = await measure(client, servers, load, signal);
+
+  step(`A daemon on each host, over the soft device's ${options.wire} wire: the same programs, unchanged`);
+  await using pair = await CarriedPair.start({ client, server, devices: [`soft-${options.wire}`], signal });
+  await pair.carrying(2, signal);
+  const carried = await measure(client, servers, load, signal);
+  const status = await pair.client.api.status();
+  if (status.verdicts.carried === undefined || status.verdicts.carried === 0) {
+    say(paint('red', '  nothing was carried: look at the reasons with millrace conn'));
+    return exitCode.failed;
+  }
+
+  if (options.json) {
+    const { verdicts, counters } = status;
+    const document = { v: 1, wire: options.wire, ...load, plain, carried, verdicts, counters, peers: status.peers };
+    world.stdout.write(`${JSON.stringify(document)}\n`);
+    return exitCode.ok;
+  }
+  for (const line of compared(plain, carried)) world.stdout.write(`  ${line}\n`);
+  for (const line of carriedLines(status)) say(`  ${line}`);
+  if (options.once) return exitCode.ok;
+  step('It stays up until Ctrl-C. In another terminal:');
+  for (const line of hints(lab.id, pair, server)) say(`  ${line}`);
+  await stopped(signal);
+  say('stopping: daemons, programs and both hosts go');
+  return exitCode.interrupted;
+}
+
+/** The same figures side by side. */
+function compared(plain: DemoFigures, carried: DemoFigures): readonly string[] {
+  const rows = plain.redis.map(({ test, requestsPerSecond, p50Ms, p99Ms }, index) => {
+    const other = carried.redis[index];
+    const ours = other?.requestsPerSecond ?? 0;
+    return [
+      `redis ${test}`,
+      `${requestsPerSecond.toFixed(0)}/s`,
+      `${ours.toFixed(0)}/s`,
+      (ours / requestsPerSecond).toFixed(2),
+      `${p50Ms.toFixed(3)} / ${p99Ms.toFixed(3)} ms`,
+      `${(other?.p50Ms ?? 0).toFixed(3)} / ${(other?.p99Ms ?? 0).toFixed(3)} ms`,
+    ];
+  });
+  const [before, after] = [plain.transfer.bytesPerSecond, carried.transfer.bytesPerSecond];
+  const transfer = ['transfer', rateText(before), rateText(after), (after / before).toFixed(2), '', ''];
+  const header = ['', 'plain TCP', 'carried', 'ratio', 'plain p50 / p99', 'carried p50 / p99'];
+  return table(header, [...rows, transfer], ['left', 'right', 'right', 'right', 'right', 'right']);
+}
+
+function carriedLines({ peers, verdicts, counters }: DaemonStatus): readonly string[] {
+  const links = peers.flatMap((peer) => peer.links.map((link) => ({ peer: peer.name, ...link })));
+  const bytes = `${bytesText(counters.bytesOut)} out, ${bytesText(counters.bytesIn)} in`;
+  return [
+    `carried: ${verdicts.carried ?? 0} connections by connect, ${bytes}; sha256 of every transfer is right`,
+    ...links.map(({ peer, wire, inPlace, recordsOut, recordsIn, posts }) => {
+      const where = inPlace ? ', written in place in its memory' : '';
+      return `link to ${peer}: ${wire}${where}; ${recordsOut} records out, ${recordsIn} in, ${posts} posts`;
+    }),
+  ];
+}
+
+function hints(lab: string, pair: CarriedPair, server: Host): readonly string[] {
+  const socket = `--socket ${pair.client.socketPath}`;
+  return [
+    `./millrace lab exec --lab ${lab} client -- redis-cli -h ${server.ipv4} ping   run your own program in a host`,
+    `./millrace conn ${socket}   each connection, how it travels, and why`,
+    `./millrace peer ${socket}   the other daemon and the link to it`,
+    `./millrace top ${socket}    rates, live`,
+  ];
+}
+
+function positive(text: string): number {
+  const value = Number(text);
+  if (Number.isSafeInteger(value) && value > 0) return value;
+  throw new InvalidArgumentError('expected a positive whole number');
+}

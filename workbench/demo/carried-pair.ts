@@ -1,0 +1,83 @@
+// Two lab hosts with a daemon each: made, joined, and waited for.
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MillraceError } from '../../src/errors.ts';
+import { findProgram, type Host } from '../../src/lab/index.ts';
+import { makeLabCertificates } from '../../src/tls/index.ts';
+import { LabDaemon } from '../worlds/index.ts';
+
+const LOOK_MS = 50;
+const PATIENCE_MS = 15_000;
+
+export interface CarriedPairOptions {
+  readonly client: Host;
+  readonly server: Host;
+  readonly devices: readonly string[];
+  readonly signal: AbortSignal;
+}
+
+export class CarriedPair implements AsyncDisposable {
+  readonly client: LabDaemon;
+  readonly server: LabDaemon;
+  readonly #undo: AsyncDisposableStack;
+
+  static async start(options: CarriedPairOptions): Promise<CarriedPair> {
+    const { client, server, devices, signal } = options;
+    await using undo = new AsyncDisposableStack();
+    const folder = mkdtempSync(join(tmpdir(), 'millrace-demo-'));
+    undo.defer(() => rmSync(folder, { recursive: true, force: true }));
+    const openssl = findProgram('openssl', process.env.PATH);
+    if (openssl === null) throw new MillraceError('MILLRACE_ERR_UNSUPPORTED', 'make certificates: install openssl');
+    const names = [client.name, server.name];
+    const { ca, nodes } = await makeLabCertificates({
+      openssl,
+      folder: join(folder, 'tls'),
+      names,
+      days: 1,
+      caDays: 2,
+      signal,
+    });
+    const start = async (host: Host, peer: Host): Promise<LabDaemon> => {
+      const own = nodes.find(({ name }) => name === host.name);
+      const certificates = own === undefined ? {} : { certificates: { ca, cert: own.cert, key: own.key } };
+      return undo.use(await LabDaemon.start({ host, peers: [peer], folder, devices, ...certificates }));
+    };
+    const [one, other] = await Promise.allSettled([start(client, server), start(server, client)]);
+    if (one.status === 'rejected') throw one.reason;
+    if (other.status === 'rejected') throw other.reason;
+    return new CarriedPair(one.value, other.value, undo.move());
+  }
+
+  private constructor(client: LabDaemon, server: LabDaemon, undo: AsyncDisposableStack) {
+    this.client = client;
+    this.server = server;
+    this.#undo = undo;
+  }
+
+  /** Waits until connections of the client's programs to so many listeners of the server are carried. */
+  async carrying(listeners: number, signal: AbortSignal): Promise<void> {
+    const endMs = performance.now() + PATIENCE_MS;
+    for (;;) {
+      signal.throwIfAborted();
+      const { peers } = await this.client.api.status();
+      const [peer] = peers;
+      if (peer?.state === 'up' && peer.listeners >= listeners) return;
+      if (performance.now() > endMs) {
+        const what = `${peer?.state ?? 'unknown'} ${peer?.reason ?? ''}, ${peer?.listeners ?? 0} listeners`;
+        throw new MillraceError('MILLRACE_ERR_FAILED', `wait for the daemons to meet: ${what}`);
+      }
+      await sleep(LOOK_MS, undefined, { signal });
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#undo.disposeAsync();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}

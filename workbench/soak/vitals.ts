@@ -1,0 +1,55 @@
+// What a daemon holds: taken before the traffic and after it, when both must be the same.
+
+import { readdirSync } from 'node:fs';
+import type { LabDaemon } from '../worlds/index.ts';
+
+export interface Vitals {
+  readonly host: string;
+  readonly isUp: boolean;
+  readonly connections: number;
+  readonly slotsUsed: number;
+  readonly heldBytes: number;
+  readonly fds: number;
+  readonly rssBytes: number;
+  readonly recoveries: number;
+  /** Since it was started. */
+  readonly carried: number;
+}
+
+/** A request to the control API. */
+const SPARE_FDS = 2;
+/** Heartbeats: how far the peer has read, it tells from time to time. */
+const SPARE_SLOTS = 64;
+const MIB = 1024 * 1024;
+/** Node's heaps, of the main thread and the lanes, grow under load and are not given back. */
+const SPARE_RSS_BYTES = 128 * MIB;
+
+export async function vitalsOf(daemon: LabDaemon): Promise<Vitals> {
+  const { peers, lanes, memory, verdicts, pid } = await daemon.api.status();
+  const links = peers.flatMap((peer) => peer.links);
+  return {
+    host: daemon.host.name,
+    isUp: peers.length === 1 && peers.every(({ state }) => state === 'up'),
+    connections: lanes.reduce((sum, lane) => sum + lane.connections, 0),
+    slotsUsed: links.reduce((sum, link) => sum + link.slotsUsed, 0),
+    heldBytes: memory.heldBytes,
+    fds: readdirSync(`/proc/${pid}/fd`).length,
+    rssBytes: memory.rssBytes,
+    recoveries: links.reduce((sum, link) => sum + link.recoveries, 0),
+    carried: verdicts.carried ?? 0,
+  };
+}
+
+/** What is not as it was. */
+export function leaks(before: Vitals, after: Vitals): readonly string[] {
+  const { host } = after;
+  const grown = after.rssBytes - before.rssBytes;
+  return [
+    ...(after.isUp ? [] : [`daemon ${host}: its peer is not up`]),
+    ...(after.connections === 0 ? [] : [`daemon ${host}: ${after.connections} streams are left`]),
+    ...(after.slotsUsed <= SPARE_SLOTS ? [] : [`daemon ${host}: ${after.slotsUsed} slots are left in use`]),
+    ...(after.heldBytes === 0 ? [] : [`daemon ${host}: ${after.heldBytes} bytes are still held`]),
+    ...(after.fds <= before.fds + SPARE_FDS ? [] : [`daemon ${host}: ${after.fds} descriptors, ${before.fds} before`]),
+    ...(grown <= SPARE_RSS_BYTES ? [] : [`daemon ${host}: its memory grew by ${Math.round(grown / MIB)} MiB`]),
+  ];
+}

@@ -1,0 +1,137 @@
+// Where a soak happens: two hosts with a daemon each, etcd on a third, a switch between them; and all that can break there.
+
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { type Host, hostIndexOf, Lab, requireTool, switchNamespaceOf } from '../../src/lab/index.ts';
+import { removeInstance } from '../../src/steering/index.ts';
+import { makeLabCertificates } from '../../src/tls/index.ts';
+import { LabDaemon } from '../worlds/index.ts';
+import { DaemonLog } from './daemon-log.ts';
+import { LabEtcd } from './etcd.ts';
+import type { HostName } from './plan.ts';
+
+const run = promisify(execFile);
+
+/** Short, so that faults are noticed and over within a soak of seconds. */
+export const channelSettings = { heartbeatMs: 300, deadMs: 2000, recoverySeconds: 10 } as const;
+const hostNames: readonly HostName[] = ['a', 'b'];
+
+type Certificates = Awaited<ReturnType<typeof makeLabCertificates>>;
+
+export class SoakWorld implements AsyncDisposable {
+  readonly etcd: LabEtcd;
+  readonly log = new DaemonLog();
+  readonly #lab: Lab;
+  readonly #folder: string;
+  readonly #certificates: Certificates;
+  readonly #undo: AsyncDisposableStack;
+  readonly #daemons = new Map<HostName, LabDaemon>();
+  /** Of the daemons that are started from now on. */
+  devices: readonly string[] = ['soft-shm'];
+  /** A soft device's fault plan. */
+  deviceFaults: object | undefined;
+
+  static async create(signal: AbortSignal): Promise<SoakWorld> {
+    await using undo = new AsyncDisposableStack();
+    const folder = mkdtempSync(join(tmpdir(), 'millrace-soak-'));
+    undo.defer(() => rmSync(folder, { recursive: true, force: true }));
+    const openssl = requireTool('openssl', 'openssl');
+    const tls = { openssl, folder: join(folder, 'tls'), names: [...hostNames], days: 1, caDays: 2, signal };
+    const certificates = await makeLabCertificates(tls);
+    const lab = undo.use(await Lab.create({ hosts: [...hostNames, 'store'], signal }));
+    const etcd = undo.use(await LabEtcd.start(lab.host('store'), folder));
+    return new SoakWorld(lab, folder, certificates, etcd, undo.move());
+  }
+
+  private constructor(lab: Lab, folder: string, certificates: Certificates, etcd: LabEtcd, undo: AsyncDisposableStack) {
+    this.#lab = lab;
+    this.#folder = folder;
+    this.#certificates = certificates;
+    this.etcd = etcd;
+    this.#undo = undo;
+  }
+
+  host(name: HostName): Host {
+    return this.#lab.host(name);
+  }
+
+  peerOf(name: HostName): HostName {
+    return name === 'a' ? 'b' : 'a';
+  }
+
+  /** Those that run. */
+  get daemons(): readonly LabDaemon[] {
+    return [...this.#daemons.values()];
+  }
+
+  daemon(name: HostName): LabDaemon {
+    const daemon = this.#daemons.get(name);
+    if (daemon === undefined) throw new Error(`no daemon runs in host ${name}`);
+    return daemon;
+  }
+
+  async startDaemon(name: HostName): Promise<void> {
+    const host = this.host(name);
+    const { ca, nodes } = this.#certificates;
+    const own = nodes.find((node) => node.name === name);
+    const faults = this.deviceFaults === undefined ? {} : { MILLRACE_FAULTS: JSON.stringify(this.deviceFaults) };
+    const daemon = await LabDaemon.start({
+      host,
+      peers: [this.host(this.peerOf(name))],
+      folder: this.#folder,
+      devices: this.devices,
+      ...(own !== undefined && { certificates: { ca, cert: own.cert, key: own.key } }),
+      config: { peers: [], etcd: { endpoints: [this.etcd.endpoint], leaseSeconds: 15 }, channel: channelSettings },
+      env: { ...process.env, MILLRACE_ALLOW_BREAK: '1', ...faults },
+    });
+    this.#daemons.set(name, daemon);
+    this.log.follow(daemon);
+    daemon.child.once('exit', (code, killer) => {
+      if (this.#daemons.get(name) !== daemon) return;
+      this.#daemons.delete(name);
+      this.log.unexpected.push(`daemon ${name} ended by itself: ${code ?? killer}`);
+    });
+  }
+
+  /** In order; the exit code says whether it was. */
+  async stopDaemon(name: HostName): Promise<number | null> {
+    const daemon = this.daemon(name);
+    this.#daemons.delete(name);
+    await daemon.stop();
+    return daemon.child.exitCode;
+  }
+
+  async killDaemon(name: HostName): Promise<void> {
+    const { child } = this.daemon(name);
+    this.#daemons.delete(name);
+    const exited = once(child, 'exit');
+    if (child.kill('SIGKILL')) await exited;
+  }
+
+  /** As if the host's cable were drawn: the switch's end goes down. */
+  async setWire(name: HostName, state: 'up' | 'down'): Promise<void> {
+    const { record } = this.#lab;
+    const port = `port${hostIndexOf(record, name) + 1}`;
+    await run('ip', ['-n', switchNamespaceOf(record.id), 'link', 'set', port, state]);
+  }
+
+  /** What is still pinned of daemons that are gone. */
+  pins(): readonly string[] {
+    const places = hostNames.map((name) => `/sys/fs/bpf/millrace/${this.#lab.id}-${name}`);
+    return places.filter((place) => existsSync(place));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(hostNames.filter((name) => this.#daemons.has(name)).map((name) => this.killDaemon(name)));
+    for (const name of hostNames) removeInstance(`${this.#lab.id}-${name}`);
+    await this.#undo.disposeAsync();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
