@@ -44,7 +44,7 @@ struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
   __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, struct endpoint);
+  __type(key, struct ip_endpoint);
   __type(value, struct announcement);
 } announced SEC(".maps");
 
@@ -52,7 +52,7 @@ struct {
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 65536);
-  __type(key, struct endpoint);
+  __type(key, struct ip_endpoint);
   __type(value, struct connection);
 } steered SEC(".maps");
 
@@ -61,8 +61,8 @@ struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
   __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, struct endpoint);
-  __type(value, struct endpoint);
+  __type(key, struct ip_endpoint);
+  __type(value, struct ip_endpoint);
 } callers SEC(".maps");
 
 struct {
@@ -123,7 +123,7 @@ static __always_inline bool is_within(const __u32 *address, const __u32 *network
 }
 
 struct question {
-  struct endpoint to, from;
+  struct ip_endpoint to, from;
   char command[COMMAND_BYTES];
 };
 
@@ -251,7 +251,7 @@ int steer_connect6(struct bpf_sock_addr *ctx) {
     }
   }
   if (!is_steered(ctx, set, &asked)) return 1; // plain TCP, as if nothing were here
-  const struct endpoint *daemon = is_mapped ? &set->daemon4 : &set->daemon6;
+  const struct ip_endpoint *daemon = is_mapped ? &set->daemon4 : &set->daemon6;
   ctx->user_ip6[0] = daemon->address[0];
   ctx->user_ip6[1] = daemon->address[1];
   ctx->user_ip6[2] = daemon->address[2];
@@ -261,13 +261,14 @@ int steer_connect6(struct bpf_sock_addr *ctx) {
 }
 
 // The true other end of a socket: where a steered program meant to go, or who called a server through the daemon.
-static __always_inline bool true_peer(struct bpf_sock_addr *ctx, const struct endpoint *seen, struct endpoint *peer) {
+static __always_inline bool true_peer(struct bpf_sock_addr *ctx, const struct ip_endpoint *seen,
+                                      struct ip_endpoint *peer) {
   const struct connection *connection = ctx->sk ? bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0) : NULL;
   if (connection) {
     *peer = connection->original;
     return true;
   }
-  const struct endpoint *caller = bpf_map_lookup_elem(&callers, seen);
+  const struct ip_endpoint *caller = bpf_map_lookup_elem(&callers, seen);
   if (!caller) return false;
   *peer = *caller;
   return true;
@@ -275,7 +276,7 @@ static __always_inline bool true_peer(struct bpf_sock_addr *ctx, const struct en
 
 SEC("cgroup/getpeername4")
 int steer_getpeername4(struct bpf_sock_addr *ctx) {
-  struct endpoint seen = {}, peer;
+  struct ip_endpoint seen = {}, peer;
   map_ipv4(seen.address, ctx->user_ip4);
   seen.port = bpf_ntohs((__u16)ctx->user_port);
   if (!true_peer(ctx, &seen, &peer)) return 1;
@@ -286,7 +287,7 @@ int steer_getpeername4(struct bpf_sock_addr *ctx) {
 
 SEC("cgroup/getpeername6")
 int steer_getpeername6(struct bpf_sock_addr *ctx) {
-  struct endpoint seen = {}, peer;
+  struct ip_endpoint seen = {}, peer;
   seen.address[0] = ctx->user_ip6[0];
   seen.address[1] = ctx->user_ip6[1];
   seen.address[2] = ctx->user_ip6[2];
@@ -304,7 +305,7 @@ int steer_getpeername6(struct bpf_sock_addr *ctx) {
 // Read one by one: the verifier takes no pointer into the context that depends on the family.
 #define FIELD(ctx, name) (*(const volatile __u32 *)&(ctx)->name)
 
-static __always_inline void local_end(struct bpf_sock_ops *ctx, struct endpoint *local) {
+static __always_inline void local_end(struct bpf_sock_ops *ctx, struct ip_endpoint *local) {
   const __u32 ipv4 = FIELD(ctx, local_ip4);
   local->port = ctx->local_port;
   local->address[0] = FIELD(ctx, local_ip6[0]);
@@ -324,7 +325,7 @@ static __always_inline void tell_listener(struct bpf_sock_ops *ctx, __u32 kind) 
   bpf_ringbuf_submit(event, 0);
 }
 
-static __always_inline void remote_end(struct bpf_sock_ops *ctx, struct endpoint *remote) {
+static __always_inline void remote_end(struct bpf_sock_ops *ctx, struct ip_endpoint *remote) {
   const __u32 ipv4 = FIELD(ctx, remote_ip4);
   remote->port = bpf_ntohl(FIELD(ctx, remote_port));
   remote->address[0] = FIELD(ctx, remote_ip6[0]);
@@ -358,7 +359,7 @@ int steer_sockops(struct bpf_sock_ops *ctx) {
   switch (ctx->op) {
   case BPF_SOCK_OPS_TCP_CONNECT_CB: {
     // The source port is chosen, and no packet has left: the daemon cannot be earlier than this.
-    struct endpoint local = {};
+    struct ip_endpoint local = {};
     local_end(ctx, &local);
     const __u64 cookie = bpf_get_socket_cookie(ctx);
     struct connection *told = bpf_map_lookup_elem(&recent, &cookie);
@@ -376,7 +377,7 @@ int steer_sockops(struct bpf_sock_ops *ctx) {
     return 1;
   }
   case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: {
-    struct endpoint remote = {};
+    struct ip_endpoint remote = {};
     remote_end(ctx, &remote);
     struct bpf_sock *sk = ctx->sk;
     if (sk && bpf_map_lookup_elem(&callers, &remote)) ease_leg(ctx, sk);

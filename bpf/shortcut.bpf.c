@@ -61,7 +61,7 @@ struct link {
 struct membership {
   __u64 link; // the caller's cookie
   __u64 peer; // the other end's: a caller hears of it with its first message
-  __u32 is_caller;
+  __u32 is_client;
   struct lane lane; // to the other end
   __u32 unused;
 };
@@ -257,7 +257,7 @@ static __always_inline void join_caller(struct bpf_sock_ops *ctx) {
   const struct call *call = bpf_map_lookup_elem(&wanted, &self);
   const __u64 cookie = bpf_get_socket_cookie(ctx);
   if (!call || call->cookie != cookie) return; // or the same addresses in another namespace
-  const struct membership membership = {.link = cookie, .is_caller = 1};
+  const struct membership membership = {.link = cookie, .is_client = 1};
   if (!call->is_local || !join(ctx, cookie, &membership)) bpf_map_delete_elem(&wanted, &self);
 }
 
@@ -382,8 +382,8 @@ int shortcut_message(struct sk_msg_md *ctx) {
     return SK_PASS;
   }
 
-  const __u64 from = me->is_caller ? link->caller : link->callee;
-  const __u64 to = me->is_caller ? link->callee : link->caller;
+  const __u64 from = me->is_client ? link->caller : link->callee;
+  const __u64 to = me->is_client ? link->callee : link->caller;
   const struct sock *receiver = AS(sock, to);
   __u64 target = me->peer;
   // A peer that has just gone is not found: that must not become an SK_DROP, which would be for ever.

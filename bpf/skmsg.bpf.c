@@ -151,7 +151,7 @@ static __always_inline void watch_close(struct bpf_sock_ops *ctx) {
 }
 
 // False when the connection stays with TCP; the proxy socket is then free again.
-static __always_inline bool take_over(struct bpf_sock_ops *ctx, bool is_caller, __u64 proxy) {
+static __always_inline bool take_over(struct bpf_sock_ops *ctx, bool is_client, __u64 proxy) {
   struct bpf_sock *sk = ctx->sk;
   struct tcp_sock *tcp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
   if (!proxy || !tcp) {
@@ -172,7 +172,7 @@ static __always_inline bool take_over(struct bpf_sock_ops *ctx, bool is_caller, 
   fill_pair(&pair, ctx);
   event->proxy = proxy;
   event->kind = PROXY_OPENED;
-  event->is_caller = is_caller;
+  event->is_client = is_client;
   event->local = pair.local;
   event->remote = pair.remote;
   bpf_ringbuf_submit(event, 0);

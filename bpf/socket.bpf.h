@@ -91,7 +91,7 @@ struct tcp_sock {
 } __attribute__((preserve_access_index));
 
 struct pair {
-  struct endpoint local, remote;
+  struct ip_endpoint local, remote;
 };
 
 // Read one by one: the verifier takes no pointer into the context that depends on the family.

@@ -16,7 +16,7 @@
 #define COMMAND_BYTES 16
 
 // Addresses are IPv6 in network order; IPv4 ones are mapped (::ffff:a.b.c.d). Ports are in host order.
-struct endpoint {
+struct ip_endpoint {
   __u32 address[4];
   __u32 port;
 };
@@ -50,8 +50,8 @@ struct settings {
   __u64 deadline_ns; // the daemon is alive until then, by the monotonic clock
   __u32 daemon_tgid; // whose own sockets are left alone
   __u32 unused;
-  struct endpoint daemon4, daemon6; // where steered connections go
-  struct endpoint host4, host6;     // the source of sockets that are not bound
+  struct ip_endpoint daemon4, daemon6; // where steered connections go
+  struct ip_endpoint host4, host6;     // the source of sockets that are not bound
 };
 
 // A destination that somebody announced as listening.
@@ -76,8 +76,8 @@ enum verdict {
 
 // A steered connection, as its own socket and the daemon know it.
 struct connection {
-  struct endpoint original;
-  struct endpoint source; // known once its SYN is about to leave
+  struct ip_endpoint original;
+  struct ip_endpoint source; // known once its SYN is about to leave
   __u64 cookie;
   __u64 cgroup_id;
   __u64 started_ns;
@@ -95,7 +95,7 @@ enum event_kind { EVENT_CONNECT = 1, EVENT_LISTEN = 2, EVENT_UNLISTEN = 3 };
 struct event {
   enum event_kind kind;
   __u32 family;
-  struct endpoint local;        // of a listener; zero for a connect
+  struct ip_endpoint local;     // of a listener; zero for a connect
   struct connection connection; // of a connect
 };
 
@@ -105,8 +105,8 @@ enum proxy_event_kind { PROXY_OPENED = 1, PROXY_CLOSED = 2 };
 struct proxy_event {
   __u64 proxy; // the number the daemon gave to the socket
   enum proxy_event_kind kind;
-  __u32 is_caller; // the program connected; else it accepted
-  struct endpoint local, remote;
+  __u32 is_client; // the program connected; else it accepted
+  struct ip_endpoint local, remote;
 };
 
 enum proxy_request_kind { PROXY_REQUEST_OFFER = 1, PROXY_REQUEST_LOOK = 2, PROXY_REQUEST_DELIVERED = 3 };
@@ -121,6 +121,6 @@ struct proxy_request {
 
 // Connections that a program here accepts and that the daemon takes over, because the caller's daemon does so as well.
 struct proxy_target {
-  struct endpoint server;
+  struct ip_endpoint server;
   __u32 client[4];
 };

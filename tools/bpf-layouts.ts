@@ -10,7 +10,7 @@ const target = `${root}src/steering/layouts.ts`;
 const object = 'build/bpf/steer.o';
 /** Structs to write; what they contain comes along. */
 const wanted = [
-  'endpoint',
+  'ip_endpoint',
   'settings',
   'announcement',
   'connection',

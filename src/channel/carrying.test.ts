@@ -181,7 +181,7 @@ for (const wire of wires) {
       }
       const [held] = Array.from(joined.answerer.sessions[0]?.link?.streams ?? [], ({ heldBytes }) => heldBytes);
       assert.ok((held ?? 0) > 0 && (held ?? 0) <= testOptions.windowBytes, `${held} bytes are held`);
-      assert.ok(joined.answerer.parts.pool.lentCount <= 2, `${joined.answerer.parts.pool.lentCount} buffers`);
+      assert.ok(joined.answerer.parts.pool.borrowedCount <= 2, `${joined.answerer.parts.pool.borrowedCount} buffers`);
       still.receiveBytes = 32_768;
       const before = still.received;
       await joined.until('it goes on', () => still.received > before + 1_000_000);

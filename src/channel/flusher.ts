@@ -43,7 +43,7 @@ export class Flusher {
   /** In shared memory, where records are in their place already: only tells the peer, with one ring for these and for room. */
   tell(transport: Transport, notifier: Notifier, isRoomNews: boolean): void {
     this.#flushed = this.#ring.position;
-    if (notifier.mustNotify() || isRoomNews) transport.postNotice(this.#flushed);
+    if (notifier.mustNotify() || isRoomNews) transport.postNotification(this.#flushed);
   }
 
   /** False when our copy makes no sense any more: the peer could write there. */

@@ -7,7 +7,7 @@
 //   either: closed   it has ended the session, and all streams with it
 
 import { UsageError } from '../errors.ts';
-import { decodeEndpoint, type Endpoint, encodeEndpoint, type RemoteRegion } from '../verbs/index.ts';
+import { decodeQpEndpoint, encodeQpEndpoint, type QpEndpoint, type RemoteRegion } from '../verbs/index.ts';
 import { checkGeometry, type Geometry, LAYOUT_VERSION } from './layout.ts';
 import type { ReadState } from './link.ts';
 import type { TransportOffer } from './transport.ts';
@@ -49,7 +49,7 @@ export type LinkMessage =
 export function encodeLinkMessage(message: LinkMessage): object {
   if (message.kind !== 'offer' && message.kind !== 'accept') return message;
   const { qps, region } = message.transport;
-  const transport = { qps: qps.map(encodeEndpoint), region };
+  const transport = { qps: qps.map(encodeQpEndpoint), region };
   return message.kind === 'offer' ? { ...message, layout: LAYOUT_VERSION, transport } : { ...message, transport };
 }
 
@@ -106,9 +106,9 @@ function transportOf(value: unknown): TransportOffer {
   return { qps: qps.map(endpointFrom), region: regionOf(region) };
 }
 
-function endpointFrom(value: unknown): Endpoint {
+function endpointFrom(value: unknown): QpEndpoint {
   try {
-    return decodeEndpoint(value);
+    return decodeQpEndpoint(value);
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
   }

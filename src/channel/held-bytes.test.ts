@@ -36,11 +36,11 @@ describe('held bytes', () => {
             expected = [];
           }
           assert.equal(held.count, expected.length);
-          assert.ok(pool.lentCount <= Math.ceil(held.count / 128) + 1);
-          if (held.count === 0) assert.equal(pool.lentCount, 0);
+          assert.ok(pool.borrowedCount <= Math.ceil(held.count / 128) + 1);
+          if (held.count === 0) assert.equal(pool.borrowedCount, 0);
         }
         held.clear();
-        assert.equal(pool.lentCount, 0);
+        assert.equal(pool.borrowedCount, 0);
       }),
       { numRuns: 200 },
     );

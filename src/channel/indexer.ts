@@ -8,8 +8,8 @@ import { controlWords } from './layout.ts';
 export interface ControlPath {
   /** In place, where the peer's region is mapped: its control words of the ring that we read. */
   readonly words: Uint32Array | undefined;
-  /** Posts both words; `isNotice` wakes the peer for it. False when the queue is full: try again. */
-  postControl(readPosition: number, readerMode: number, isNotice: boolean): boolean;
+  /** Posts both words; `isNotification` wakes the peer for it. False when the queue is full: try again. */
+  postControl(readPosition: number, readerMode: number, isNotification: boolean): boolean;
 }
 
 export class Indexer {

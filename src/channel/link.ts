@@ -3,7 +3,7 @@
 
 import { constants } from 'node:os';
 import { type Address, monotonicNs, SharedMemory, Socket } from '../native/index.ts';
-import { addressOf, type Endpoint } from '../steering/index.ts';
+import { addressOf, type IpEndpoint } from '../steering/index.ts';
 import { LEAST_WINDOW_BYTES } from './credits.ts';
 import { Flusher } from './flusher.ts';
 import { HugeRings } from './huge-rings.ts';
@@ -22,9 +22,9 @@ import {
   regionBytes,
   ringStart,
 } from './layout.ts';
+import type { LaneParts } from './link-context.ts';
 import { CoherentNotifier, type Notifier, WireNotifier } from './notifier.ts';
 import { OutgoingRing } from './outgoing-ring.ts';
-import type { LaneParts } from './parts.ts';
 import { Reader, type ReaderEvents } from './reader.ts';
 import { Stream, type StreamAbout, type StreamOwner } from './stream.ts';
 import { StreamTable } from './stream-table.ts';
@@ -63,7 +63,7 @@ export interface ReadState {
 
 export class Link implements StreamOwner, ReaderEvents, Disposable {
   readonly parts: LaneParts;
-  readonly isCaller: boolean;
+  readonly isDialer: boolean;
   readonly memory: SharedMemory;
   readonly #words: Uint32Array;
   readonly outgoing: OutgoingRing;
@@ -93,21 +93,21 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   heardNs = 0;
   roundTripUs = -1;
 
-  constructor(parts: LaneParts, isCaller: boolean, options: LinkOptions, events: LinkEvents) {
+  constructor(parts: LaneParts, isDialer: boolean, options: LinkOptions, events: LinkEvents) {
     const { geometry } = options;
     this.parts = parts;
-    this.isCaller = isCaller;
+    this.isDialer = isDialer;
     this.options = options;
     this.#events = events;
     this.memory = SharedMemory.create({ sizeBytes: regionBytes(geometry), name: 'channel' });
     this.#words = new Uint32Array(this.memory.buffer);
     const start = { ...ringStart, salt: options.salt };
-    this.outgoing = new OutgoingRing(geometry, isCaller ? 0 : 1, this.memory, start);
-    this.incoming = new IncomingRing(geometry, isCaller ? 1 : 0, this.memory, start);
+    this.outgoing = new OutgoingRing(geometry, isDialer ? 0 : 1, this.memory, start);
+    this.incoming = new IncomingRing(geometry, isDialer ? 1 : 0, this.memory, start);
     this.maxPayloadBytes = payloadOf(geometry.maxRecordSlots, geometry.slotBytes);
     this.firstWindowBytes = options.firstWindowBytes;
     this.windowBytes = options.windowBytes;
-    this.#streams = new StreamTable<Stream>(isCaller);
+    this.#streams = new StreamTable<Stream>(isDialer);
     this.#writer = new Writer(this.outgoing);
     this.#flusher = new Flusher(this.outgoing, options);
     this.#reader = new Reader(this.incoming, parts.ranges, this);
@@ -176,7 +176,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
         peerIncoming: words(window.memory, incoming.number),
       });
       // The peer may sleep already, on what we wrote while it was away.
-      transport.postNotice(outgoing.position);
+      transport.postNotification(outgoing.position);
     }
     return true;
   }
@@ -291,14 +291,15 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
 
   // Transport's events
 
-  onNotice(position: number): void {
-    this.#notifier?.onNotice(position);
+  onNotification(position: number): void {
+    this.#notifier?.onNotification(position);
   }
 
-  onControlNotice(): void {
-    if (this.#notifier?.onControlNotice() !== true) return;
+  onControlNotification(): void {
+    if (this.#notifier?.onControlNotification() !== true) return;
     const { position } = this.outgoing;
-    if (!this.#flusher.hasWork && this.#transport?.postNotice(position) === true) this.#notifier.notified(position);
+    if (!this.#flusher.hasWork && this.#transport?.postNotification(position) === true)
+      this.#notifier.notified(position);
   }
 
   // StreamOwner
@@ -392,7 +393,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   }
 
   /** Of an OPEN, so many words in. The peer can write there at any time: each word is read once. */
-  #endpointAt(word: number): Endpoint {
+  #endpointAt(word: number): IpEndpoint {
     const at = this.incoming.payloadOffset / 4 + word;
     const [a, b, c, d, port] = this.#words.subarray(at, at + OPEN_ENDPOINT_WORDS);
     return { address: [a, b, c, d], port };

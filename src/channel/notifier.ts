@@ -26,9 +26,9 @@ export interface Notifier {
   /** The peer was told of everything up to here. */
   notified(position: number): void;
   /** The peer told us: records up to here are there or on their way. */
-  onNotice(position: number): void;
+  onNotification(position: number): void;
   /** The peer's control words came with a notice. True when it must be told of something. */
-  onControlNotice(): boolean;
+  onControlNotification(): boolean;
   /** True when the lane may block: whatever is written from now on wakes it. */
   prepareSleep(path: ControlPath): boolean;
   /** As the writer of a full ring: true when the lane may block until the peer has read something. */
@@ -81,9 +81,9 @@ export class CoherentNotifier implements Notifier {
 
   notified(): void {}
 
-  onNotice(): void {}
+  onNotification(): void {}
 
-  onControlNotice(): boolean {
+  onControlNotification(): boolean {
     return false;
   }
 
@@ -119,7 +119,7 @@ export class CoherentNotifier implements Notifier {
   }
 }
 
-/** Turns in a row with records, until notices are more trouble than they are worth. */
+/** Turns in a row with records, until notifications cost more than they are worth. */
 const BUSY_TURNS = 64;
 
 export class WireNotifier implements Notifier {
@@ -152,7 +152,7 @@ export class WireNotifier implements Notifier {
     this.#notified = position;
   }
 
-  onNotice(position: number): void {
+  onNotification(position: number): void {
     // No further ahead than the ring is long: a peer that lies only keeps us from sleeping soundly. And never back: notices
     // of several queue pairs overtake each other.
     const { cursor, geometry } = this.#incoming;
@@ -160,7 +160,7 @@ export class WireNotifier implements Notifier {
     if (isNews && (position - cursor) >>> 0 <= geometry.slots) this.#due = position;
   }
 
-  onControlNotice(): boolean {
+  onControlNotification(): boolean {
     return this.mustNotify();
   }
 

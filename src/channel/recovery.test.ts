@@ -123,7 +123,7 @@ describe('what is left when a session ends', () => {
     await joined.until('the server has everything', () => server.isDone);
     assert.deepEqual([server.received, server.isEnded, server.error], [900_000, true, '']);
     await joined.until('the socket is closed', () => stream.isClosed);
-    assert.equal(joined.answerer.parts.pool.lentCount, 0);
+    assert.equal(joined.answerer.parts.pool.borrowedCount, 0);
   });
 
   test('a stream that is closed in the middle is reset on both sides', async () => {

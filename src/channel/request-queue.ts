@@ -30,15 +30,15 @@ export class RequestQueue implements Disposable {
     const { batch, qp } = this;
     const { count } = batch;
     let taken = 0;
-    let trouble = '';
+    let problem = '';
     try {
       taken = qp.postSend(batch);
     } catch (error) {
-      trouble = error instanceof Error ? error.message : String(error);
+      problem = error instanceof Error ? error.message : String(error);
     }
     batch.clear();
     // There was room by our own count, so a queue that is full is a queue that has stopped.
-    return trouble !== '' || taken === count ? trouble : `queue pair ${qp.number} takes no more requests`;
+    return problem !== '' || taken === count ? problem : `queue pair ${qp.number} takes no more requests`;
   }
 
   [Symbol.dispose](): void {

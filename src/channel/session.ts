@@ -8,7 +8,7 @@ import type { Device } from '../verbs/index.ts';
 import { type Accept, decodeLinkMessage, encodeLinkMessage, type LinkMessage } from './handshake.ts';
 import { regionBytes } from './layout.ts';
 import { Link, type LinkEvents, type LinkOptions, type ReadState } from './link.ts';
-import type { LaneParts } from './parts.ts';
+import type { LaneParts } from './link-context.ts';
 import type { StreamAbout } from './stream.ts';
 import { Transport, type TransportOptions } from './transport.ts';
 
@@ -33,7 +33,7 @@ export interface SessionEvents {
   onSocketClosed: LinkEvents['onSocketClosed'];
   onState(state: SessionState, reason: string): void;
   /** The peer breaks the rules: its context is to be closed. */
-  onLie(reason: string): void;
+  onProtocolError(reason: string): void;
   /** Something is under way that needs Node's loop. */
   wait(work: Promise<void>): void;
 }
@@ -42,7 +42,7 @@ export interface SessionEvents {
 const ANSWER_NS = 3_000_000_000;
 
 export abstract class Session implements Watched, LinkEvents, Disposable {
-  abstract readonly isCaller: boolean;
+  abstract readonly isDialer: boolean;
   protected readonly parts: LaneParts;
   protected readonly options: SessionOptions;
   protected readonly events: SessionEvents;
@@ -62,7 +62,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   /** Dropped, and to be closed before another is made. */
   readonly #leaving: Transport[] = [];
   #token = -1;
-  #bellToken = -1;
+  #doorbellToken = -1;
   /** The lane looks at all rings after each event: that it was woken is enough. */
   readonly #rung: Watched = { onEvents: () => {} };
   #isRung = false;
@@ -151,7 +151,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
       message = decodeLinkMessage(body);
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
-      this.events.onLie(`its handshake makes no sense: ${error.message}`);
+      this.events.onProtocolError(`its handshake makes no sense: ${error.message}`);
       return;
     }
     if (message.kind !== 'offer' && message.attempt !== this.attempt) return;
@@ -199,7 +199,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
       return;
     }
     this.drop(`the peer broke the rules: ${reason}`);
-    this.events.onLie(reason);
+    this.events.onProtocolError(reason);
   }
 
   // For both kinds
@@ -231,7 +231,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   /** What is written in place is written at the same offsets as here. */
   protected isRegionWhole({ region }: Accept['transport'], geometry = this.options.geometry): boolean {
     if (region.sizeBytes === regionBytes(geometry)) return true;
-    this.events.onLie(`a region of ${region.sizeBytes} bytes`);
+    this.events.onProtocolError(`a region of ${region.sizeBytes} bytes`);
     return false;
   }
 
@@ -272,7 +272,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     this.#setState('up', '');
     const { bell } = transport;
     if (bell !== undefined)
-      this.#bellToken = this.parts.lane.watch(bell.fd, pollEvents.in | pollEvents.edge, this.#rung);
+      this.#doorbellToken = this.parts.lane.watch(bell.fd, pollEvents.in | pollEvents.edge, this.#rung);
     // What waited since.
     this.#isRung = true;
     this.parts.lane.again({ resume: () => {} });
@@ -281,7 +281,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   /** The link, which is made if there is none. */
   protected linkOf(options: Omit<LinkOptions, 'salt'>): Link {
     const salt = saltOf(this.name);
-    this.#link ??= new Link(this.parts, this.isCaller, { ...options, salt }, this);
+    this.#link ??= new Link(this.parts, this.isDialer, { ...options, salt }, this);
     this.#setState(this.isBroken ? 'recovering' : 'connecting', '');
     return this.#link;
   }
@@ -292,8 +292,8 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     const options = { ...given, slotBytes: link.options.geometry.slotBytes };
     try {
       const transport = new Transport(this.events.openDevice(device), link.memory, link.incoming.number, options, {
-        onNotice: (position) => link.onNotice(position),
-        onControlNotice: () => link.onControlNotice(),
+        onNotification: (position) => link.onNotification(position),
+        onControlNotification: () => link.onControlNotification(),
         onFailure: (reason) => {
           if (this.#transport === transport) this.failed(reason);
         },
@@ -312,9 +312,9 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     this.#transport = undefined;
     this.#link?.suspend();
     this.parts.lane.unwatch(transport.channel.fd, this.#token);
-    if (transport.bell !== undefined && this.#bellToken >= 0) {
-      this.parts.lane.unwatch(transport.bell.fd, this.#bellToken);
-      this.#bellToken = -1;
+    if (transport.bell !== undefined && this.#doorbellToken >= 0) {
+      this.parts.lane.unwatch(transport.bell.fd, this.#doorbellToken);
+      this.#doorbellToken = -1;
     }
     this.#leaving.push(transport);
     // Not here: it may be the one that calls us.

@@ -14,8 +14,8 @@ export class StreamTable<Stream extends { readonly id: number }> {
   #freeHead = 0;
   #count = 0;
 
-  constructor(isCaller: boolean) {
-    this.#openerBit = isCaller ? 0 : 1;
+  constructor(isDialer: boolean) {
+    this.#openerBit = isDialer ? 0 : 1;
   }
 
   get count(): number {

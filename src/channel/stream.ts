@@ -3,13 +3,13 @@
 // What was received before an end (stream-ends.ts) is still given to the program: the socket may outlive the name.
 
 import { SystemError } from '../errors.ts';
-import type { Dying, Lane, Resumable, Watched } from '../loop/index.ts';
+import type { Dying, EventLoop, Resumable, Watched } from '../loop/index.ts';
 import { type Address, AGAIN, pollEvents, type RangeList, type SharedMemory, type Socket } from '../native/index.ts';
 import { ReceiveWindow, SendWindow } from './credits.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { recordKinds } from './layout.ts';
+import type { LaneParts } from './link-context.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
-import type { LaneParts } from './parts.ts';
 import { StreamEnds, type StreamEndsEvents, says } from './stream-ends.ts';
 
 const {
@@ -62,7 +62,7 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
   readonly about: StreamAbout;
   readonly sinceMs = Date.now();
   readonly #owner: StreamOwner;
-  readonly #lane: Lane;
+  readonly #lane: EventLoop;
   readonly #socket: Socket;
   readonly #token: number;
   readonly #sending = new SendWindow();

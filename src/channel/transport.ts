@@ -7,15 +7,15 @@ import {
   CompletionBatch,
   type CompletionChannel,
   type Cq,
-  climb,
   completionOpcodes,
   type Device,
-  type Endpoint,
   likelyCauses,
-  localEndpoint,
+  localQpEndpoint,
   type Mr,
   type Mtu,
+  modifyToRts,
   type Qp,
+  type QpEndpoint,
   type RemoteRegion,
   type RemoteWindow,
   sendFlags,
@@ -43,15 +43,15 @@ export interface TransportOptions {
 /** What each side tells the other of its transport. */
 export interface TransportOffer {
   /** The index queue pair first. */
-  readonly qps: readonly Endpoint[];
+  readonly qps: readonly QpEndpoint[];
   readonly region: RemoteRegion;
 }
 
 export interface TransportEvents {
   /** Records up to this position were written. */
-  onNotice(position: number): void;
+  onNotification(position: number): void;
   /** The control words changed. */
-  onControlNotice(): void;
+  onControlNotification(): void;
   /** It does not work any more. Told once. */
   onFailure(reason: string): void;
 }
@@ -89,8 +89,8 @@ export class Transport implements ControlPath, Disposable {
   #isConnected = false;
   #hasFailed = false;
   posts = 0;
-  noticesOut = 0;
-  noticesIn = 0;
+  notificationsOut = 0;
+  notificationsIn = 0;
 
   /** `readRing` is the ring this side reads. The memory is the link's, and stays. */
   constructor(
@@ -160,7 +160,7 @@ export class Transport implements ControlPath, Disposable {
           `slots of ${slotBytes} bytes on a path MTU of ${mtu}: ${advice}`,
         );
       }
-      climb(qp, local, peer, { ...options, ...(gidIndex !== undefined && { gidIndex }) });
+      modifyToRts(qp, local, peer, { ...options, ...(gidIndex !== undefined && { gidIndex }) });
     }
     this.#remote = remote.region;
     this.#isConnected = true;
@@ -175,9 +175,9 @@ export class Transport implements ControlPath, Disposable {
         return undefined;
       }
       this.#window = this.#undo.use(window);
-      const { bellFd } = this.#queues[INDEX_QP].qp;
+      const { doorbellFd } = this.#queues[INDEX_QP].qp;
       // One of our own: the queue pair may lose its at any time.
-      if (bellFd !== undefined) this.#bell = this.#undo.use(new Fd(bellFd).duplicate());
+      if (doorbellFd !== undefined) this.#bell = this.#undo.use(new Fd(doorbellFd).duplicate());
       if (window.offset !== 0 || window.memory.sizeBytes < window.sizeBytes) {
         throw new MillraceError('MILLRACE_ERR_FAILED', `the peer's region begins at ${window.offset} of its memory`);
       }
@@ -223,7 +223,7 @@ export class Transport implements ControlPath, Disposable {
     return this.#words;
   }
 
-  postControl(readPosition: number, readerMode: number, isNotice: boolean): boolean {
+  postControl(readPosition: number, readerMode: number, isNotification: boolean): boolean {
     const queue = this.#queues[INDEX_QP];
     if (!this.#isUsable || !queue.hasRoom) return false;
     // What is under way reads these words when it leaves: it then tells newer news, which does no harm.
@@ -231,11 +231,11 @@ export class Transport implements ControlPath, Disposable {
     this.#ownWords[controlWords.readerMode] = readerMode;
     const at = controlOffset(this.#readRing);
     queue.posted++;
-    const isSignaled = isNotice || ++this.#indexPosts % INDEX_SIGNAL_EVERY === 0;
+    const isSignaled = isNotification || ++this.#indexPosts % INDEX_SIGNAL_EVERY === 0;
     const flags = isSignaled ? sendFlags.signaled : 0;
     const { batch } = queue;
-    if (isNotice) {
-      this.noticesOut++;
+    if (isNotification) {
+      this.notificationsOut++;
       batch.writeWithImm(queue.posted, this.#remote.address + at, this.#remote.rkey, 0, flags | sendFlags.solicited);
     } else {
       batch.write(queue.posted, this.#remote.address + at, this.#remote.rkey, flags);
@@ -245,9 +245,9 @@ export class Transport implements ControlPath, Disposable {
   }
 
   /** Tells the peer that records up to here are in its memory, without writing any. */
-  postNotice(position: number): boolean {
+  postNotification(position: number): boolean {
     if (this.#window !== undefined) {
-      this.noticesOut++;
+      this.notificationsOut++;
       this.#window.ring();
       return true;
     }
@@ -259,7 +259,7 @@ export class Transport implements ControlPath, Disposable {
       this.fail('the peer does not answer notices');
       return false;
     }
-    this.noticesOut++;
+    this.notificationsOut++;
     const { address, rkey } = this.#remote;
     queue.batch.writeWithImm(++queue.posted, address, rkey, position, sendFlags.signaled | sendFlags.solicited);
     return this.#post(queue);
@@ -285,7 +285,7 @@ export class Transport implements ControlPath, Disposable {
     if (notice < 0) {
       batch.write(++queue.posted, to, this.#remote.rkey, 0);
     } else {
-      this.noticesOut++;
+      this.notificationsOut++;
       batch.writeWithImm(++queue.posted, to, this.#remote.rkey, notice, sendFlags.solicited);
     }
     batch.sge(this.#mr.lkey, this.#mr.address + offset, sizeBytes);
@@ -359,8 +359,8 @@ export class Transport implements ControlPath, Disposable {
 
   #post(queue: RequestQueue): boolean {
     this.posts++;
-    const trouble = queue.post();
-    if (trouble !== '') this.fail(trouble);
+    const problem = queue.post();
+    if (problem !== '') this.fail(problem);
     return !this.#hasFailed;
   }
 
@@ -378,16 +378,16 @@ export class Transport implements ControlPath, Disposable {
       queue.completed = completions.wrId(index);
       return;
     }
-    this.noticesIn++;
+    this.notificationsIn++;
     this.#receives.repost(queue.qp, completions.wrId(index));
-    if (queue === this.#queues[INDEX_QP]) this.#events.onControlNotice();
-    else this.#events.onNotice(completions.imm(index));
+    if (queue === this.#queues[INDEX_QP]) this.#events.onControlNotification();
+    else this.#events.onNotification(completions.imm(index));
   }
 }
 
 /** What the peer sends to must be what we send from. */
-function endpointOf(qp: Qp, { gidIndex, mtu }: TransportOptions): Endpoint {
-  const local = localEndpoint(qp);
+function endpointOf(qp: Qp, { gidIndex, mtu }: TransportOptions): QpEndpoint {
+  const local = localQpEndpoint(qp);
   const gid = gidIndex === undefined ? undefined : qp.pd.device.port().gids[gidIndex];
   return { ...local, gid: gid ?? local.gid, mtu: Math.min(mtu ?? local.mtu, local.mtu) as Mtu };
 }

@@ -7,7 +7,7 @@ import { InvalidArgumentError, Option } from 'commander';
 import { UsageError } from '../errors.ts';
 import { type Address, formatAddress, ip } from '../native/index.ts';
 import { type Daemon, DEFAULT_CONTROL_PORT, DEFAULT_RELAY_PORT, type PeerSpec, startDaemon } from '../relay/index.ts';
-import { type Endpoint, parseEndpoint, parseRule, parseRules, type SteerRule } from '../steering/index.ts';
+import { type IpEndpoint, parseIpEndpoint, parseRule, parseRules, type SteerRule } from '../steering/index.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
 import { stopped } from './stopped.ts';
@@ -21,7 +21,7 @@ interface Options {
   readonly cgroup: string;
   readonly rules?: string;
   readonly rule?: readonly SteerRule[];
-  readonly announce?: readonly Endpoint[];
+  readonly announce?: readonly IpEndpoint[];
   readonly peer?: readonly PeerSpec[];
   readonly json?: true;
 }
@@ -54,7 +54,7 @@ export const addRelay: AddCommand = (program, { world, finish }) => {
       "what is carried, as 'connect to 10.0.0.0/8:80'; the first that matches decides",
       collect(parseRule),
     )
-    .option('--announce <addr:port>', 'a destination that listens, though no peer says so', collect(parseEndpoint))
+    .option('--announce <addr:port>', 'a destination that listens, though no peer says so', collect(parseIpEndpoint))
     .option('--peer <name=addr:port>', 'another relay; it must name this one, too', collect(peerOf))
     .option('--json', 'events for programs, one a line')
     .addHelpText('after', examples)
@@ -74,7 +74,7 @@ async function relay(options: Options, world: World): Promise<ExitCode> {
     ...(options.listen && { listen: options.listen }),
     ...(options.announce && { announce: options.announce }),
     ...(options.peer && { peers: options.peer }),
-    onTrouble: ({ message }) => tell('trouble', message, { message }),
+    onError: ({ message }) => tell('error', message, { message }),
     onPeer: ({ name }, isUp, reason) => {
       tell(isUp ? 'peer-up' : 'peer-down', `peer ${name} is ${isUp ? 'up' : `down: ${reason}`}`, {
         peer: name,

@@ -7,11 +7,11 @@ import {
   type Connection,
   type Explanation,
   explainConnection,
-  formatEndpoint,
+  formatIpEndpoint,
   formatRule,
   isMeant,
   listInstances,
-  parseEndpoint,
+  parseIpEndpoint,
   parseRule,
   parseRules,
   removeInstance,
@@ -156,7 +156,7 @@ function describe(name: string, recent: number): Shown {
     daemon: listInstances().find((one) => one.name === name)?.daemon ?? 'none',
     isServed: view.isServed,
     rules: rules.slice(0, count).map((rule) => formatRule(ruleOf(rule))),
-    announced: view.announced.map(formatEndpoint).sort(),
+    announced: view.announced.map(formatIpEndpoint).sort(),
     counters: view.counters,
     recent: view.recent.slice(0, recent).map(rowOf),
   };
@@ -167,8 +167,8 @@ function rowOf(connection: Connection) {
     pid: connection.pid,
     command: connection.command,
     // Not chosen yet, or never: the connect failed before.
-    source: connection.source.port === 0 ? '-' : formatEndpoint(connection.source),
-    destination: formatEndpoint(connection.original),
+    source: connection.source.port === 0 ? '-' : formatIpEndpoint(connection.source),
+    destination: formatIpEndpoint(connection.original),
     verdict: verdictName(connection.verdict),
   };
 }
@@ -224,8 +224,8 @@ function whichOf(words: string): Which {
     throw new UsageError(`'${words}' is neither a process id nor two ends, as 10.0.0.1:40312->10.0.0.2:6379`);
   }
   return {
-    source: formatEndpoint(parseEndpoint(source.trim())),
-    destination: formatEndpoint(parseEndpoint(destination.trim())),
+    source: formatIpEndpoint(parseIpEndpoint(source.trim())),
+    destination: formatIpEndpoint(parseIpEndpoint(destination.trim())),
   };
 }
 

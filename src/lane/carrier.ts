@@ -13,10 +13,10 @@ import {
   type StreamAbout,
 } from '../channel/index.ts';
 import { MillraceError, SystemError, UsageError } from '../errors.ts';
-import { Door, isShortage, type Lane, prepareLeg, SourcePorts } from '../loop/index.ts';
+import { Acceptor, type EventLoop, isShortage, prepareLeg, SourcePorts } from '../loop/index.ts';
 import { type Address, formatAddress, Socket } from '../native/index.ts';
 import type { ConnectionStatus, LinkStatus } from '../status/index.ts';
-import { ConnectionMaps, endpointOf, formatEndpoint } from '../steering/index.ts';
+import { ConnectionMaps, endpointOf, formatIpEndpoint } from '../steering/index.ts';
 import { type ConnectionNews, connectionEvent } from './connection-news.ts';
 import { DeviceShelf, meetingPlace } from './device-shelf.ts';
 import { connectionStatus, linkStatus } from './lane-status.ts';
@@ -44,17 +44,17 @@ export interface CarrierHost {
 export class Carrier implements Disposable {
   readonly #settings: LaneSettings;
   readonly #host: CarrierHost;
-  readonly #lane: Lane;
+  readonly #lane: EventLoop;
   readonly #parts: LaneParts;
   readonly #maps: ConnectionMaps;
-  readonly #doors: Door[] = [];
+  readonly #doors: Acceptor[] = [];
   readonly #ports = new SourcePorts();
   readonly #devices: DeviceShelf;
   readonly #options: SessionOptions;
   readonly #peers = new Map<string, PeerLinks>();
   /** All of them, in one list for the loop. */
   #sessions: Session[] = [];
-  /** Endpoint of a server to the peers that announced it. */
+  /** IpEndpoint of a server to the peers that announced it. */
   readonly #routes = new Map<string, string[]>();
   /** Endpoints of servers here that peers may call. */
   #listeners: ReadonlySet<string> = new Set();
@@ -66,7 +66,7 @@ export class Carrier implements Disposable {
   #resets = 0;
   #strangers = 0;
 
-  constructor(lane: Lane, settings: LaneSettings, host: CarrierHost) {
+  constructor(lane: EventLoop, settings: LaneSettings, host: CarrierHost) {
     using undo = new DisposableStack();
     this.#settings = settings;
     this.#host = host;
@@ -85,7 +85,7 @@ export class Carrier implements Disposable {
   }
 
   get heldBytes(): number {
-    return this.#parts.pool.lentCount * this.#parts.pool.bufferBytes;
+    return this.#parts.pool.borrowedCount * this.#parts.pool.bufferBytes;
   }
 
   hear(message: ToLane): void {
@@ -148,18 +148,18 @@ export class Carrier implements Disposable {
     return this.#peers.get(peer)?.sessions.values() ?? [];
   }
 
-  #peerUp({ peer, isCaller, isSame, links }: Extract<ToLane, { kind: 'peerUp' }>): void {
+  #peerUp({ peer, isDialer, isSame, links }: Extract<ToLane, { kind: 'peerUp' }>): void {
     const known = this.#peers.get(peer) ?? { sessions: new Map<number, Session>() };
     this.#peers.set(peer, known);
     for (const [link, session] of known.sessions) {
-      if (links.includes(link) && session.isCaller === isCaller) continue;
+      if (links.includes(link) && session.isDialer === isDialer) continue;
       session.close('the peer has other lanes now');
       known.sessions.delete(link);
     }
     for (const link of links) {
       let session = known.sessions.get(link);
       if (session === undefined) {
-        const Kind = isCaller ? CallingSession : CalledSession;
+        const Kind = isDialer ? CallingSession : CalledSession;
         session = new Kind(this.#parts, this.#options, this.#eventsOf(peer, link));
         known.sessions.set(link, session);
       }
@@ -185,7 +185,7 @@ export class Carrier implements Disposable {
         const wire = this.#peers.get(peer)?.sessions.get(link)?.wire ?? '';
         this.#host.tell({ kind: 'state', peer, link, state, reason, wire });
       },
-      onLie: (reason) => this.#host.tell({ kind: 'lie', peer, reason }),
+      onProtocolError: (reason) => this.#host.tell({ kind: 'lie', peer, reason }),
       wait: (work) => this.#host.wait(work),
     };
   }
@@ -204,15 +204,15 @@ export class Carrier implements Disposable {
 
   // Programs of this host call.
 
-  #openDoor(address: Address): Door {
+  #openDoor(address: Address): Acceptor {
     try {
-      return new Door({
+      return new Acceptor({
         lane: this.#lane,
         address,
         bufferBytes: this.#settings.socketBufferBytes,
         isShared: this.#settings.lanes > 1,
         onCaller: (socket) => this.#admit(socket),
-        onPause: ({ code }) => this.#trouble(`accept connections: ${code} (raise LimitNOFILE); new ones wait`),
+        onPause: ({ code }) => this.#reportError(`accept connections: ${code} (raise LimitNOFILE); new ones wait`),
       });
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
@@ -294,7 +294,7 @@ export class Carrier implements Disposable {
       prepareLeg(socket, this.#settings.socketBufferBytes);
       local = this.#ports.bind(socket, original.host);
       // First: the server may look as soon as the connect is on its way.
-      this.#maps.nameCaller(local, client);
+      this.#maps.setTrueClient(local, client);
       // A server of this host has answered by now, and the second call says so.
       const isConnecting = !socket.connect(original) && !socket.connect(original);
       const about = { client, original, local, isOpener: false, command: '', pid: 0 };
@@ -311,7 +311,7 @@ export class Carrier implements Disposable {
         this.#publish('refused', about, peer, { reason: `call the server: ${error.code}` });
       }
       if (isShortage(error) || error.errno === -EADDRNOTAVAIL) {
-        this.#trouble(`call ${formatAddress(original)} for a peer: ${error.message}; its program is reset`);
+        this.#reportError(`call ${formatAddress(original)} for a peer: ${error.message}; its program is reset`);
       }
       return -error.errno;
     }
@@ -325,7 +325,7 @@ export class Carrier implements Disposable {
   }
 
   #forget(local: Address): void {
-    this.#maps.forgetCaller(local);
+    this.#maps.forgetTrueClient(local);
     this.#ports.release(local);
   }
 
@@ -334,8 +334,8 @@ export class Carrier implements Disposable {
     this.#host.tell({ kind: 'connection', event: connectionEvent(what, about, peer, more) });
   }
 
-  #trouble(message: string): void {
-    this.#host.tell({ kind: 'trouble', message });
+  #reportError(message: string): void {
+    this.#host.tell({ kind: 'error', message });
   }
 
   // For people.
@@ -386,7 +386,7 @@ export class Carrier implements Disposable {
 
 /** As peers announce it. */
 function serverOf(address: Address): string {
-  return address.family === 'ipv4' ? formatAddress(address) : formatEndpoint(endpointOf(address));
+  return address.family === 'ipv4' ? formatAddress(address) : formatIpEndpoint(endpointOf(address));
 }
 
 function streamsOf(session: Session | undefined): number {

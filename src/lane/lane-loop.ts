@@ -1,7 +1,7 @@
 // The loop of a lane: all stages of all links, run to completion turn by turn; sleeps when there is nothing to do.
 
 import type { Session } from '../channel/index.ts';
-import type { Lane } from '../loop/index.ts';
+import type { EventLoop } from '../loop/index.ts';
 import { monotonicNs, yieldProcessor } from '../native/index.ts';
 import type { Patience } from './patience.ts';
 
@@ -14,7 +14,7 @@ const SHARED_NAP_NS = 100_000;
 export type LoopedSession = Pick<Session, 'turn' | 'prepareSleep'>;
 
 export interface LaneLoopOptions {
-  readonly lane: Pick<Lane, 'turn' | 'hasWork'>;
+  readonly lane: Pick<EventLoop, 'turn' | 'hasWork'>;
   readonly sessions: () => readonly LoopedSession[];
   readonly patience: Patience;
   /** False: the loop ends. */

@@ -23,7 +23,7 @@ export type ToLane =
   | {
       readonly kind: 'peerUp';
       readonly peer: string;
-      readonly isCaller: boolean;
+      readonly isDialer: boolean;
       readonly isSame: boolean;
       readonly links: readonly number[];
     }
@@ -70,7 +70,7 @@ export type FromLane =
       readonly wire: string;
     }
   | { readonly kind: 'lie'; readonly peer: string; readonly reason: string }
-  | { readonly kind: 'trouble'; readonly message: string }
+  | { readonly kind: 'error'; readonly message: string }
   | { readonly kind: 'connection'; readonly event: ConnectionEvent }
   | {
       readonly kind: 'answer';

@@ -1,7 +1,7 @@
 // The thread of a lane: hears the main thread, runs the loop, and ends with everything closed.
 
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import { Lane } from '../loop/index.ts';
+import { EventLoop } from '../loop/index.ts';
 import { EventFd, Fd, nameThread, pollEvents, TimerFd } from '../native/index.ts';
 import { Carrier } from './carrier.ts';
 import { LaneLoop } from './lane-loop.ts';
@@ -26,7 +26,7 @@ try {
 function start(): void {
   nameThread(`lane-${settings.index}`);
   using undo = new DisposableStack();
-  const lane = undo.use(new Lane());
+  const lane = undo.use(new EventLoop());
   let isRunning = true;
   let awaiting = 0;
   const wait = (work: Promise<void>): void => {

@@ -2,7 +2,7 @@
 
 import { SystemError } from '../errors.ts';
 import { type Address, pollEvents, Socket, TimerFd } from '../native/index.ts';
-import type { Lane, Resumable, Watched } from './event-loop.ts';
+import type { EventLoop, Resumable, Watched } from './event-loop.ts';
 import { prepareLeg } from './leg-socket.ts';
 
 /** The kernel takes what net.core.somaxconn allows. */
@@ -13,8 +13,8 @@ const MAX_ACCEPTS = 64;
 const RETRY_NS = 100_000_000;
 const shortages: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM']);
 
-export interface DoorOptions {
-  readonly lane: Lane;
+export interface AcceptorOptions {
+  readonly lane: EventLoop;
   readonly address: Address;
   /** Of each accepted socket; they inherit it. */
   readonly bufferBytes: number;
@@ -26,9 +26,9 @@ export interface DoorOptions {
   readonly onPause: (error: SystemError) => void;
 }
 
-export class Door implements Watched, Resumable, Disposable {
+export class Acceptor implements Watched, Resumable, Disposable {
   readonly address: Address;
-  readonly #options: DoorOptions;
+  readonly #options: AcceptorOptions;
   readonly #listener: Socket;
   readonly #token: number;
   readonly #retry: RetryTimer;
@@ -38,7 +38,7 @@ export class Door implements Watched, Resumable, Disposable {
   /** From the first pause until everybody who waits was accepted: told once. */
   #isShort = false;
 
-  constructor(options: DoorOptions) {
+  constructor(options: AcceptorOptions) {
     const { lane, address, bufferBytes } = options;
     using undo = new DisposableStack();
     this.#options = options;
@@ -136,12 +136,12 @@ export function isShortage(error: unknown): boolean {
 
 /** Calls back some time after it was set. */
 class RetryTimer implements Watched, Disposable {
-  readonly #lane: Lane;
+  readonly #lane: EventLoop;
   readonly #timer = TimerFd.create();
   readonly #token: number;
   readonly #onTime: () => void;
 
-  constructor(lane: Lane, onTime: () => void) {
+  constructor(lane: EventLoop, onTime: () => void) {
     this.#lane = lane;
     this.#onTime = onTime;
     this.#token = lane.watch(this.#timer.fd, pollEvents.in, this);

@@ -14,10 +14,10 @@ describe('a pool of buffers', () => {
           for (const buffer of lent.splice(0, Math.max(-step, 0))) pool.give(buffer);
           const places = new Set(lent.map(({ memory, offset }) => `${memory.id}:${offset}`));
           assert.equal(places.size, lent.length);
-          assert.equal(pool.lentCount, lent.length);
+          assert.equal(pool.borrowedCount, lent.length);
         }
         for (const buffer of lent) pool.give(buffer);
-        assert.equal(pool.lentCount, 0);
+        assert.equal(pool.borrowedCount, 0);
         assert.ok(pool.heldBytes <= 8 * 4096);
       }),
     );

@@ -30,7 +30,7 @@ export class BufferPool implements Disposable {
     return this.#chunks.length * BUFFERS_PER_CHUNK * this.bufferBytes;
   }
 
-  get lentCount(): number {
+  get borrowedCount(): number {
     return this.#chunks.length * BUFFERS_PER_CHUNK - this.#freeCount;
   }
 

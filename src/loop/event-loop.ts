@@ -14,7 +14,7 @@ export interface Resumable {
 
 const EVENTS_PER_TURN = 256;
 
-export class Lane implements Disposable {
+export class EventLoop implements Disposable {
   readonly #poller = Poller.create(EVENTS_PER_TURN);
   readonly #watched: (Watched | undefined)[] = [];
   readonly #freeTokens: number[] = [];

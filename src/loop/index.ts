@@ -1,9 +1,9 @@
 // One thread's event loop, and what its connections share.
 
-export { Door, isShortage } from './acceptor.ts';
+export { Acceptor, isShortage } from './acceptor.ts';
 export { BufferPool, type PooledBuffer } from './buffer-pool.ts';
-export { Lane, type Resumable, type Watched } from './event-loop.ts';
+export { EventLoop, type Resumable, type Watched } from './event-loop.ts';
 export { type Dying, LastWords } from './last-words.ts';
 export { prepareLeg } from './leg-socket.ts';
-export { LaneDriver } from './loop-driver.ts';
+export { LoopDriver } from './loop-driver.ts';
 export { SourcePorts } from './source-ports.ts';

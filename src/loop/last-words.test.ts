@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Lane } from './event-loop.ts';
+import { EventLoop } from './event-loop.ts';
 import { type Dying, LastWords } from './last-words.ts';
 
 const LIMIT_MS = 5000;
@@ -31,7 +31,7 @@ class Patient implements Dying {
 }
 
 /** Runs the lane until all are closed; how long that took. */
-function runUntilClosed(lane: Lane, all: readonly Patient[]): number {
+function runUntilClosed(lane: EventLoop, all: readonly Patient[]): number {
   const startMs = performance.now();
   while (!all.every(({ isClosed }) => isClosed)) {
     assert.ok(performance.now() - startMs < LIMIT_MS, 'they are still open');
@@ -41,7 +41,7 @@ function runUntilClosed(lane: Lane, all: readonly Patient[]): number {
 }
 
 test('looks until all is delivered, and gives up only on who does not move', () => {
-  using lane = new Lane();
+  using lane = new EventLoop();
   using lastWords = new LastWords(lane);
   const moving = new Patient(...Array.from({ length: 40 }, (_, index) => 40 - index), 0);
   const stuck = new Patient(7);
@@ -54,7 +54,7 @@ test('looks until all is delivered, and gives up only on who does not move', () 
 });
 
 test('who was closed otherwise is not looked at, and another one is looked after as well', () => {
-  using lane = new Lane();
+  using lane = new EventLoop();
   using lastWords = new LastWords(lane);
   const closed = new Patient(5);
   closed.isClosed = true;

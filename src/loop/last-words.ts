@@ -1,7 +1,7 @@
 // Connections that were reset and still have something to deliver: looked at until it is there, or until nothing moves.
 
 import { pollEvents, TimerFd } from '../native/index.ts';
-import type { Lane, Watched } from './event-loop.ts';
+import type { EventLoop, Watched } from './event-loop.ts';
 
 const LOOK_NS = 5_000_000;
 /** So many looks without progress: the receiver has stopped, and plain TCP would drop the rest, too. */
@@ -21,12 +21,12 @@ interface Watch {
 }
 
 export class LastWords implements Watched, Disposable {
-  readonly #lane: Lane;
+  readonly #lane: EventLoop;
   readonly #dying = new Map<Dying, Watch>();
   readonly #timer = TimerFd.create();
   readonly #token: number;
 
-  constructor(lane: Lane) {
+  constructor(lane: EventLoop) {
     this.#lane = lane;
     this.#token = lane.watch(this.#timer.fd, pollEvents.in, this);
   }

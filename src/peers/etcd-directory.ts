@@ -22,7 +22,7 @@ export interface EtcdDirectoryOptions {
   /** Peers that a directory before this one knew: they stay until etcd was reached, and then as if it had lost them. */
   readonly known?: readonly DirectoryPeer[];
   /** A line for the log; the same one is not repeated while it lasts. */
-  readonly onTrouble?: (message: string) => void;
+  readonly onError?: (message: string) => void;
   /** `problem` has changed; '' when all is well. */
   readonly onProblem?: (problem: string) => void;
   /** Aborted: as close(). */
@@ -63,11 +63,11 @@ export class EtcdDirectory implements PeerDirectory {
   }
 
   private constructor(options: EtcdDirectoryOptions) {
-    const { prefix, leaseSeconds, self, onTrouble = () => {} } = options;
+    const { prefix, leaseSeconds, self, onError = () => {} } = options;
     this.#options = options;
     this.#nodes = nodesPrefix(prefix);
     // Who lives has noticed by then that etcd is back.
-    this.#table = new NodeTable(self.name, leaseSeconds * 1000 + LAST_RETRY_MS, onTrouble);
+    this.#table = new NodeTable(self.name, leaseSeconds * 1000 + LAST_RETRY_MS, onError);
     this.#table.remember(options.known ?? []);
     this.#list.replace(this.#table.peers);
     this.#registration = new EtcdRegistration(self, prefix, leaseSeconds);
@@ -209,7 +209,7 @@ export class EtcdDirectory implements PeerDirectory {
   #setProblem(problem: string): void {
     if (problem === this.#problem) return;
     this.#problem = problem;
-    if (problem !== '') this.#options.onTrouble?.(problem);
+    if (problem !== '') this.#options.onError?.(problem);
     this.#options.onProblem?.(problem);
   }
 

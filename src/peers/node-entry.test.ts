@@ -61,20 +61,20 @@ describe("a node's entry", () => {
 describe('the table of nodes', () => {
   const entry = (name: string, value = good) => ({ name, value: Buffer.from(value) });
   const make = () => {
-    const troubles: string[] = [];
-    const table = new NodeTable('self', 1000, (message) => troubles.push(message));
-    return { table, troubles, names: () => [...table.peers].map(({ name }) => name).join(' ') };
+    const errors: string[] = [];
+    const table = new NodeTable('self', 1000, (message) => errors.push(message));
+    return { table, errors, names: () => [...table.peers].map(({ name }) => name).join(' ') };
   };
 
   test('tells each bad entry once, and again when it is bad in another way', () => {
-    const { table, troubles, names } = make();
+    const { table, errors, names } = make();
     table.replace([entry('a'), entry('b', 'x'), entry('self')], 0);
     table.replace([entry('a'), entry('b', 'y')], 0);
     table.put(entry('b', '{"v":2}'));
     assert.equal(names(), 'a');
-    assert.equal(troubles.length, 2);
+    assert.equal(errors.length, 2);
     table.put(entry('\u001b[2Jx\ny', 'x'));
-    assert.match(troubles[2] ?? '', /ignored an entry 'x\\x0ay' of etcd/);
+    assert.match(errors[2] ?? '', /ignored an entry 'x\\x0ay' of etcd/);
   });
 
   test('keeps who was not seen again for the grace, unless it is told to have left', () => {
@@ -95,12 +95,12 @@ describe('the table of nodes', () => {
   });
 
   test('has an end', () => {
-    const { table, troubles } = make();
+    const { table, errors } = make();
     table.replace(
       Array.from({ length: MAX_NODES + 10 }, (_, index) => entry(`n${index}`)),
       0,
     );
     assert.equal([...table.peers].length, MAX_NODES);
-    assert.deepEqual(troubles, [`etcd has more than ${MAX_NODES} nodes; the rest is ignored`]);
+    assert.deepEqual(errors, [`etcd has more than ${MAX_NODES} nodes; the rest is ignored`]);
   });
 });

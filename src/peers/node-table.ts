@@ -15,7 +15,7 @@ export interface RawEntry {
 export class NodeTable {
   readonly #self: string;
   readonly #graceMs: number;
-  readonly #onTrouble: (message: string) => void;
+  readonly #onError: (message: string) => void;
   readonly #peers = new Map<string, DirectoryPeer>();
   /** Told already: name to reason. */
   readonly #bad = new Map<string, string>();
@@ -24,10 +24,10 @@ export class NodeTable {
   #isFull = false;
 
   /** `graceMs`: so long a node may take to register anew after etcd lost its data. */
-  constructor(self: string, graceMs: number, onTrouble: (message: string) => void) {
+  constructor(self: string, graceMs: number, onError: (message: string) => void) {
     this.#self = self;
     this.#graceMs = graceMs;
-    this.#onTrouble = onTrouble;
+    this.#onError = onError;
   }
 
   /** Who was known elsewhere: missing in the first list, it stays for the grace like others. */
@@ -64,7 +64,7 @@ export class NodeTable {
       return;
     }
     if (!this.#peers.has(name) && this.#peers.size >= MAX_NODES) {
-      if (!this.#isFull) this.#onTrouble(`etcd has more than ${MAX_NODES} nodes; the rest is ignored`);
+      if (!this.#isFull) this.#onError(`etcd has more than ${MAX_NODES} nodes; the rest is ignored`);
       this.#isFull = true;
       return;
     }
@@ -90,6 +90,6 @@ export class NodeTable {
     this.#fading.delete(name);
     if (this.#bad.get(name) === reason || this.#bad.size >= MAX_NODES) return;
     this.#bad.set(name, reason);
-    this.#onTrouble(`ignored an entry '${briefly(name)}' of etcd: ${reason}`);
+    this.#onError(`ignored an entry '${briefly(name)}' of etcd: ${reason}`);
   }
 }

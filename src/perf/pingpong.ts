@@ -6,11 +6,11 @@ import { monotonicNs } from '../native/index.ts';
 import {
   CompletionBatch,
   type Cq,
-  climb,
   completionOpcodes,
   type Device,
   type Mr,
   type Mtu,
+  modifyToRts,
   type Qp,
   ReceiveBatch,
   randomPsn,
@@ -175,7 +175,7 @@ class Table implements Disposable {
     const peer = await exchange(conversation.socket, role, local, limit.signal, (remote) => {
       const common = { mtu, regions: {} };
       const options = { maxRdAtomic: 1, gidIndex: this.#options.gidIndex };
-      climb(this.#qp, { ...local, ...common }, { ...remote, ...common }, options);
+      modifyToRts(this.#qp, { ...local, ...common }, { ...remote, ...common }, options);
     });
     say(addressLine('remote', peer));
   }

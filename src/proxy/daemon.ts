@@ -9,12 +9,12 @@ import { LaneThread } from '../lane/index.ts';
 import { type Address, ip } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import type { StatusSource } from '../status/index.ts';
-import { isConnectionHeard, publishConnection, publishDaemon, publishTrouble } from '../status/index.ts';
+import { isConnectionHeard, publishConnection, publishDaemon, publishError } from '../status/index.ts';
 import {
   type Event,
   eventKinds,
   followListeners,
-  formatEndpoint,
+  formatIpEndpoint,
   ownAddresses,
   type Service,
   Steering,
@@ -108,9 +108,9 @@ export class ProxyDaemon implements AsyncDisposable {
         heartbeatMs: config.channel.heartbeatMs,
         deadMs: config.channel.deadMs,
         handlers: {
-          onUp: (peer, hello, isCaller) => {
+          onUp: (peer, hello, isDialer) => {
             probes.stop(peer);
-            book.up(peer, hello, isCaller);
+            book.up(peer, hello, isDialer);
           },
           onDown: (peer, reason) => {
             book.down(peer, reason);
@@ -118,15 +118,15 @@ export class ProxyDaemon implements AsyncDisposable {
           },
           onListeners: (peer, added, removed) => book.hearListeners(peer, own.filter(peer, added), removed),
           onLink: (peer, link, body) => book.hearLink(peer, link, body),
-          onTrouble: (error) => trouble('control', error.message, error.code),
+          onError: (error) => reportError('control', error.message, error.code),
         },
       }),
     );
-    const own = new ListenerFilter((name) => control.peers().filter(({ peer }) => peer.name !== name), trouble);
+    const own = new ListenerFilter((name) => control.peers().filter(({ peer }) => peer.name !== name), reportError);
     const controlPort = control.addresses[0]?.port ?? config.listen.controlPort;
     const etcd = new EtcdPeers({
       self: { name: node, host: hostOf(listen[0]), port: controlPort },
-      onTrouble: (message) => trouble('etcd', message, ''),
+      onError: (message) => reportError('etcd', message, ''),
       onProblem: () => readiness.look(),
     });
     const directory = undo.use(mergeDirectories(statics, etcd));
@@ -138,10 +138,10 @@ export class ProxyDaemon implements AsyncDisposable {
     hear.message = (message) => {
       if (message.kind === 'link') control.sendLink(message.peer, message.link, message.body);
       else if (message.kind === 'state') book.linkState(message);
-      else if (message.kind === 'trouble') trouble('lane', message.message, '');
+      else if (message.kind === 'error') reportError('lane', message.message, '');
       else if (message.kind === 'connection') publishConnection(message.event);
       else if (message.kind === 'lie') {
-        trouble(
+        reportError(
           'channel',
           `peer ${message.peer} broke the rules: ${message.reason}; its context is closed`,
           '',
@@ -154,7 +154,7 @@ export class ProxyDaemon implements AsyncDisposable {
     const follower = undo.use(
       followListeners((endpoints) => {
         // Lanes first: a peer may call as soon as it is told.
-        for (const lane of lanes) lane.tell({ kind: 'listeners', endpoints: endpoints.map(formatEndpoint) });
+        for (const lane of lanes) lane.tell({ kind: 'listeners', endpoints: endpoints.map(formatIpEndpoint) });
         control.setListeners(endpoints);
       }),
     );
@@ -300,7 +300,7 @@ function raiseSegments(): BigSegments | null {
     return BigSegments.raise();
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
-    trouble('daemon', `segments on the loopback device stay small, and bulk is slower: ${error.message}`, '');
+    reportError('daemon', `segments on the loopback device stay small, and bulk is slower: ${error.message}`, '');
     return null;
   }
 }
@@ -354,6 +354,6 @@ function serviceOf(addresses: readonly Address[]): Service {
   return { ...(ipv4 && { ipv4 }), ...(ipv6 && { ipv6 }) };
 }
 
-function trouble(where: string, message: string, code: string, peer = ''): void {
-  publishTrouble({ where, message, code, peer });
+function reportError(where: string, message: string, code: string, peer = ''): void {
+  publishError({ where, message, code, peer });
 }

@@ -14,10 +14,10 @@ import {
 } from '../peers/index.ts';
 
 /** Plain data: what the config says, with the contents of the files that it names. */
-export type EtcdSpec = Omit<EtcdDirectoryOptions, 'self' | 'known' | 'signal' | 'onTrouble' | 'onProblem'>;
+export type EtcdSpec = Omit<EtcdDirectoryOptions, 'self' | 'known' | 'signal' | 'onError' | 'onProblem'>;
 
 export interface EtcdPeersOptions extends Pick<EtcdDirectoryOptions, 'self'> {
-  readonly onTrouble: (message: string) => void;
+  readonly onError: (message: string) => void;
   /** `problem` may have changed. */
   readonly onProblem: () => void;
 }
@@ -52,8 +52,8 @@ export class EtcdPeers implements PeerDirectory {
   use(spec: EtcdSpec | undefined): boolean {
     if (isDeepStrictEqual(spec, this.#spec)) return false;
     const before = this.#current;
-    const { self, onTrouble, onProblem } = this.#options;
-    const events = { onTrouble, onProblem: () => onProblem() };
+    const { self, onError, onProblem } = this.#options;
+    const events = { onError, onProblem: () => onProblem() };
     const next = spec && EtcdDirectory.start({ ...spec, ...events, self, known: before?.peers ?? [] });
     this.#spec = spec;
     this.#current = next;

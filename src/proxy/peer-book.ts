@@ -5,13 +5,13 @@ import type { SessionState } from '../channel/index.ts';
 import type { FromLane, LaneThread } from '../lane/index.ts';
 import type { PeerState } from '../status/index.ts';
 import { publishLink, publishPeer } from '../status/index.ts';
-import { type Endpoint, formatEndpoint } from '../steering/index.ts';
+import { formatIpEndpoint, type IpEndpoint } from '../steering/index.ts';
 import type { ControlPeerView, PeerHello } from './control/index.ts';
 
 /** Where announcements go. */
 export interface AnnouncementSink {
-  announce(endpoint: Endpoint, peer: number): void;
-  withdraw(endpoint: Endpoint): void;
+  announce(endpoint: IpEndpoint, peer: number): void;
+  withdraw(endpoint: IpEndpoint): void;
 }
 
 interface LinkView {
@@ -22,7 +22,7 @@ interface LinkView {
 
 interface Peer {
   readonly number: number;
-  readonly listeners: Map<string, Endpoint>;
+  readonly listeners: Map<string, IpEndpoint>;
   readonly links: Map<number, LinkView>;
   incarnation: string;
   isUp: boolean;
@@ -51,7 +51,7 @@ export class PeerBook {
   }
 
   /** The control connection is up, and both sides have said who they are. */
-  up(name: string, hello: PeerHello, isCaller: boolean): void {
+  up(name: string, hello: PeerHello, isDialer: boolean): void {
     const peer = this.#peer(name);
     const isSame = peer.incarnation === hello.incarnation;
     peer.incarnation = hello.incarnation;
@@ -63,7 +63,7 @@ export class PeerBook {
       for (const link of links) {
         if (!peer.links.has(link)) peer.links.set(link, { state: 'connecting', reason: '', wire: '' });
       }
-      lane.tell({ kind: 'peerUp', peer: name, isCaller, isSame, links });
+      lane.tell({ kind: 'peerUp', peer: name, isDialer, isSame, links });
     }
     this.#look(name, peer);
   }
@@ -100,25 +100,25 @@ export class PeerBook {
   }
 
   /** One change after the other: each waits for the lanes. */
-  hearListeners(name: string, added: readonly Endpoint[], removed: readonly Endpoint[]): void {
+  hearListeners(name: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void {
     this.#changes = this.#changes.then(() => this.#changeListeners(name, added, removed));
   }
 
-  async #changeListeners(name: string, added: readonly Endpoint[], removed: readonly Endpoint[]): Promise<void> {
+  async #changeListeners(name: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): Promise<void> {
     const peer = this.#peer(name);
-    const words = (endpoints: readonly Endpoint[]): string[] => endpoints.map(formatEndpoint);
+    const words = (endpoints: readonly IpEndpoint[]): string[] => endpoints.map(formatIpEndpoint);
     for (const lane of this.#lanes) {
       lane.tell({ kind: 'routes', peer: name, added: words(added), removed: words(removed) });
     }
     for (const endpoint of removed) {
-      const key = formatEndpoint(endpoint);
+      const key = formatIpEndpoint(endpoint);
       if (peer.listeners.delete(key) && peer.isReady) this.#withdraw(key, endpoint);
     }
     if (added.length === 0) return;
     // No connection may come to a lane that does not know where to.
     await this.#settled();
     for (const endpoint of added) {
-      const key = formatEndpoint(endpoint);
+      const key = formatIpEndpoint(endpoint);
       if (peer.listeners.has(key)) continue;
       peer.listeners.set(key, endpoint);
       if (peer.isReady) this.#announce(key, endpoint, peer.number);
@@ -198,13 +198,13 @@ export class PeerBook {
     }
   }
 
-  #announce(key: string, endpoint: Endpoint, number: number): void {
+  #announce(key: string, endpoint: IpEndpoint, number: number): void {
     const count = this.#announced.get(key) ?? 0;
     this.#announced.set(key, count + 1);
     if (count === 0) this.#sink.announce(endpoint, number);
   }
 
-  #withdraw(key: string, endpoint: Endpoint): void {
+  #withdraw(key: string, endpoint: IpEndpoint): void {
     const count = this.#announced.get(key) ?? 0;
     if (count > 1) {
       this.#announced.set(key, count - 1);

@@ -2,7 +2,7 @@
 
 import type { ConnectionStatus } from '../status/index.ts';
 import { isConnectionHeard, publishConnection } from '../status/index.ts';
-import { type Connection, formatEndpoint, verdictName, verdictWords } from '../steering/index.ts';
+import { type Connection, formatIpEndpoint, verdictName, verdictWords } from '../steering/index.ts';
 
 const KEPT = 256;
 
@@ -12,13 +12,13 @@ export class PlainLog {
   add(connection: Connection, reasonOf: (original: string) => string): void {
     const verdict = verdictName(connection.verdict);
     if (verdict === 'carried' || verdict === 'own') return;
-    const remote = formatEndpoint(connection.original);
+    const remote = formatIpEndpoint(connection.original);
     const isShortcut = verdict === 'shortcut';
     const words = verdictWords[verdict].replace(/^plain TCP: /, '');
     const detail = verdict === 'notAnnounced' ? reasonOf(remote) : '';
     const status: ConnectionStatus = {
       // Of most that are left to TCP the kernel never tells it.
-      local: connection.source.port === 0 ? '*' : formatEndpoint(connection.source),
+      local: connection.source.port === 0 ? '*' : formatIpEndpoint(connection.source),
       remote,
       direction: 'out',
       mode: isShortcut ? 'shortcut' : 'plain',

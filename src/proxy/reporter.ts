@@ -8,7 +8,7 @@ import type { ConnectionStatus, DaemonStatus, LinkStatus, PeerStatus } from '../
 import {
   type Check,
   explainConnection,
-  formatEndpoint,
+  formatIpEndpoint,
   isMeant,
   type Steering,
   SteeringView,
@@ -108,7 +108,7 @@ export class DaemonReporter {
     if (found.length > 0) {
       return found.flatMap((connection) => {
         const { verdict, checks } = explainConnection(connection, rules);
-        const why = verdict === 'notAnnounced' ? this.whyNotAnnounced(formatEndpoint(connection.original)) : '';
+        const why = verdict === 'notAnnounced' ? this.whyNotAnnounced(formatIpEndpoint(connection.original)) : '';
         return [...checks.map(lineOf), verdictWords[verdict], ...(why === '' ? [] : [why])];
       });
     }

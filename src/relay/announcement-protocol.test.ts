@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { LineSplitter, MAX_LINE_BYTES } from '../json-lines/line-splitter.ts';
-import { parseEndpoint } from '../steering/index.ts';
+import { parseIpEndpoint } from '../steering/index.ts';
 import { decodeMessage, encodeMessage, type Message } from './announcement-protocol.ts';
 
 const endpoints = fc
@@ -13,7 +13,7 @@ const endpoints = fc
     ),
     fc.integer({ min: 1, max: 65_535 }),
   )
-  .map(([host, port]) => parseEndpoint(`${host}:${port}`));
+  .map(([host, port]) => parseIpEndpoint(`${host}:${port}`));
 
 const messages: fc.Arbitrary<Message> = fc.oneof(
   fc.stringMatching(/^[a-z0-9][a-z0-9._-]{0,20}$/).map((name) => ({ kind: 'hello', name }) as const),

@@ -11,16 +11,16 @@
 
 import { UsageError } from '../errors.ts';
 import { MAX_ENDPOINTS_PER_LINE } from '../proxy/control/index.ts';
-import { type Endpoint, formatEndpoint, parseEndpoint } from '../steering/index.ts';
+import { formatIpEndpoint, type IpEndpoint, parseIpEndpoint } from '../steering/index.ts';
 import { isNodeName } from '../text/index.ts';
 
 export const PROTOCOL_VERSION = 1;
 
 export type Message =
   | { readonly kind: 'hello'; readonly name: string }
-  | { readonly kind: 'announce' | 'withdraw'; readonly endpoints: readonly Endpoint[] }
-  | { readonly kind: 'caller'; readonly local: Endpoint; readonly client: Endpoint }
-  | { readonly kind: 'named' | 'forget'; readonly local: Endpoint }
+  | { readonly kind: 'announce' | 'withdraw'; readonly endpoints: readonly IpEndpoint[] }
+  | { readonly kind: 'caller'; readonly local: IpEndpoint; readonly client: IpEndpoint }
+  | { readonly kind: 'named' | 'forget'; readonly local: IpEndpoint }
   | { readonly kind: 'alive' }
   | { readonly kind: 'refused'; readonly reason: string };
 
@@ -34,12 +34,12 @@ function bodyOf(message: Message): object {
       return { millrace: 'announcements', version: PROTOCOL_VERSION, name: message.name };
     case 'announce':
     case 'withdraw':
-      return { [message.kind]: message.endpoints.map(formatEndpoint) };
+      return { [message.kind]: message.endpoints.map(formatIpEndpoint) };
     case 'caller':
-      return { caller: [formatEndpoint(message.local), formatEndpoint(message.client)] };
+      return { caller: [formatIpEndpoint(message.local), formatIpEndpoint(message.client)] };
     case 'named':
     case 'forget':
-      return { [message.kind]: formatEndpoint(message.local) };
+      return { [message.kind]: formatIpEndpoint(message.local) };
     case 'alive':
       return {};
     case 'refused':
@@ -90,16 +90,16 @@ function helloOf(body: Readonly<Record<string, unknown>>): Message {
   return { kind: 'hello', name };
 }
 
-function endpointsOf(list: unknown): readonly Endpoint[] {
+function endpointsOf(list: unknown): readonly IpEndpoint[] {
   if (!Array.isArray(list) || list.length > MAX_ENDPOINTS_PER_LINE) {
     throw new UsageError(`no list of at most ${MAX_ENDPOINTS_PER_LINE} endpoints`);
   }
   return list.map(endpointFrom);
 }
 
-function endpointFrom(text: unknown): Endpoint {
+function endpointFrom(text: unknown): IpEndpoint {
   if (typeof text !== 'string' || text.length > 60) throw new UsageError('an endpoint that is none');
-  return parseEndpoint(text);
+  return parseIpEndpoint(text);
 }
 
 function callerOf(pair: unknown): Message {

@@ -5,14 +5,14 @@ import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import { formatAddress, ip } from '../native/index.ts';
 import { MAX_ENDPOINTS_PER_PEER } from '../proxy/control/announced-table.ts';
-import { type Endpoint, formatEndpoint, parseEndpoint } from '../steering/index.ts';
+import { formatIpEndpoint, type IpEndpoint, parseIpEndpoint } from '../steering/index.ts';
 import { Announcements, type AnnouncementsOptions } from './announcements.ts';
 import { deadEnd, until } from './fixtures/relayed.ts';
 
 /** A relay's announcements, and what reached its steering. */
 class Party implements AsyncDisposable {
   readonly heard = new Set<string>();
-  readonly troubles: string[] = [];
+  readonly errors: string[] = [];
   readonly peerNews: string[] = [];
   readonly announcements: Announcements;
   readonly callers: ReadonlyMap<string, string>;
@@ -21,35 +21,35 @@ class Party implements AsyncDisposable {
     options: Pick<AnnouncementsOptions, 'name' | 'peers'> & { readonly port?: number },
   ): Promise<Party> {
     const heard = new Set<string>();
-    const troubles: string[] = [];
+    const errors: string[] = [];
     const peerNews: string[] = [];
     const callers = new Map<string, string>();
     const announcements = await Announcements.start({
       ...options,
       listen: { host: '127.0.0.1', port: options.port ?? 0 },
       sink: {
-        announce: (endpoint: Endpoint) => void heard.add(formatEndpoint(endpoint)),
-        nameCaller: (local, client) => void callers.set(formatAddress(local), formatAddress(client)),
-        forgetCaller: (local) => void callers.delete(formatAddress(local)),
-        withdraw: (endpoint: Endpoint) => void heard.delete(formatEndpoint(endpoint)),
+        announce: (endpoint: IpEndpoint) => void heard.add(formatIpEndpoint(endpoint)),
+        setTrueClient: (local, client) => void callers.set(formatAddress(local), formatAddress(client)),
+        forgetTrueClient: (local) => void callers.delete(formatAddress(local)),
+        withdraw: (endpoint: IpEndpoint) => void heard.delete(formatIpEndpoint(endpoint)),
       },
-      onTrouble: ({ message }) => void troubles.push(message),
+      onError: ({ message }) => void errors.push(message),
       onPeer: ({ name }, isUp, reason) => void peerNews.push(`${name} ${isUp ? 'up' : reason}`),
     });
-    return new Party(announcements, heard, troubles, peerNews, callers);
+    return new Party(announcements, heard, errors, peerNews, callers);
   }
 
   private constructor(
     announcements: Announcements,
     heard: Set<string>,
-    troubles: string[],
+    errors: string[],
     peerNews: string[],
     callers: Map<string, string>,
   ) {
     this.callers = callers;
     this.announcements = announcements;
     this.heard = heard;
-    this.troubles = troubles;
+    this.errors = errors;
     this.peerNews = peerNews;
   }
 
@@ -102,7 +102,7 @@ describe('announcements', () => {
       assert.match(answer, reason);
     }
     await until('everything is withdrawn', () => party.heard.size === 0);
-    assert.equal(party.troubles.length, 7);
+    assert.equal(party.errors.length, 7);
   });
 
   test('a peer cannot announce without bound', async () => {
@@ -121,14 +121,14 @@ describe('announcements', () => {
   test('peers hear what listens, what comes and what goes, and forget it when the teller is gone', async () => {
     const [portA, portB] = [freePort(), freePort()];
     await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
-    a.announcements.setListeners([parseEndpoint('10.0.0.1:80'), parseEndpoint('[fd00::1]:80')]);
+    a.announcements.setListeners([parseIpEndpoint('10.0.0.1:80'), parseIpEndpoint('[fd00::1]:80')]);
     {
       await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB });
       await until('b heard', () => b.heard.size === 2);
-      b.announcements.setListeners([parseEndpoint('10.0.0.2:22')]);
+      b.announcements.setListeners([parseIpEndpoint('10.0.0.2:22')]);
       await until('a heard', () => a.heard.has('10.0.0.2:22'));
       assert.deepEqual(a.announcements.announced, [{ endpoint: '10.0.0.2:22', peers: ['b'] }]);
-      a.announcements.setListeners([parseEndpoint('10.0.0.1:80'), parseEndpoint('10.0.0.1:81')]);
+      a.announcements.setListeners([parseIpEndpoint('10.0.0.1:80'), parseIpEndpoint('10.0.0.1:81')]);
       await until('b heard the changes', () => b.heard.has('10.0.0.1:81') && !b.heard.has('[fd00::1]:80'));
       assert.equal(b.heard.size, 2);
       assert.deepEqual(a.announcements.peers, [{ peer: peer('b', portB), isTold: true, isHeard: true }]);
@@ -144,18 +144,18 @@ describe('announcements', () => {
     await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
     {
       await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB });
-      b.announcements.setListeners([parseEndpoint('10.0.0.2:80')]);
+      b.announcements.setListeners([parseIpEndpoint('10.0.0.2:80')]);
       await until('a heard', () => a.heard.size === 1 && a.announcements.peers[0]?.isTold);
       const [first, second, server] = [ip('10.0.0.1', 4001), ip('10.0.0.1', 4002), ip('10.0.0.2', 80)];
       assert.equal(
-        a.announcements.nameCaller(first, ip('10.0.0.1', 9), ip('10.0.0.3', 80)),
+        a.announcements.setTrueClient(first, ip('10.0.0.1', 9), ip('10.0.0.3', 80)),
         undefined,
         'nobody to tell',
       );
-      await a.announcements.nameCaller(first, ip('10.0.0.1', 4000), server);
+      await a.announcements.setTrueClient(first, ip('10.0.0.1', 4000), server);
       assert.deepEqual([...b.callers], [['10.0.0.1:4001', '10.0.0.1:4000']]);
-      a.announcements.forgetCaller(first, server);
-      await a.announcements.nameCaller(second, ip('10.0.0.1', 4000), server);
+      a.announcements.forgetTrueClient(first, server);
+      await a.announcements.setTrueClient(second, ip('10.0.0.1', 4000), server);
       assert.deepEqual([...b.callers.keys()], ['10.0.0.1:4002']);
       await a.announcements.close();
       await until('b forgets what a said', () => b.callers.size === 0);
@@ -165,7 +165,7 @@ describe('announcements', () => {
   test('what two peers or this host announced stays until the last withdraws it', async () => {
     await using a = await Party.start({ name: 'a', peers: [peer('b', freePort()), peer('c', freePort())] });
     const { port } = a.announcements;
-    a.announcements.announceHere(parseEndpoint('10.0.0.9:9'));
+    a.announcements.announceHere(parseIpEndpoint('10.0.0.9:9'));
     const callers = ['b', 'c'].map((name) => {
       const socket = connect({ host: '127.0.0.1', port });
       socket.write(`${hello(name)}{"announce":["10.0.0.9:80","10.0.0.9:9"]}\n`);

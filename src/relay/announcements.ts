@@ -8,7 +8,7 @@ import { MillraceError, UsageError } from '../errors.ts';
 import { LineSplitter } from '../json-lines/index.ts';
 import { type Address, ip } from '../native/index.ts';
 import { AnnouncedTable, type AnnouncementSink, MAX_ENDPOINTS_PER_PEER } from '../proxy/control/index.ts';
-import { addressOf, type Endpoint, endpointOf, formatEndpoint } from '../steering/index.ts';
+import { addressOf, endpointOf, formatIpEndpoint, type IpEndpoint } from '../steering/index.ts';
 import { isNodeName } from '../text/index.ts';
 import { decodeMessage, encodeMessage, type Message } from './announcement-protocol.ts';
 import { ALIVE_MS, PeerCall, type PeerSpec, SILENCE_MS } from './peer-call.ts';
@@ -25,7 +25,7 @@ export interface AnnouncementsOptions {
   readonly listen: { readonly host: string; readonly port: number };
   readonly peers: readonly PeerSpec[];
   readonly sink: AnnouncementSink;
-  readonly onTrouble?: (error: MillraceError) => void;
+  readonly onError?: (error: MillraceError) => void;
   /** The peer answers our calls, or does so no more. */
   readonly onPeer?: (peer: PeerSpec, isUp: boolean, reason: string) => void;
 }
@@ -37,7 +37,7 @@ export class Announcements implements AsyncDisposable {
   readonly #options: AnnouncementsOptions;
   readonly #table: AnnouncedTable;
   readonly #server: Server;
-  readonly #listeners = new Map<string, Endpoint>();
+  readonly #listeners = new Map<string, IpEndpoint>();
   readonly #callers = new Set<Socket>();
   /** The connection on which a peer tells, by its number. */
   readonly #hearing = new Map<number, Socket>();
@@ -82,18 +82,18 @@ export class Announcements implements AsyncDisposable {
   }
 
   /** Announces here what no peer needs to say. */
-  announceHere(endpoint: Endpoint): void {
+  announceHere(endpoint: IpEndpoint): void {
     this.#table.announce(endpoint, NO_PEER);
   }
 
   /** Tells the peer where `original` listens who really calls from `local`. Undefined when no peer has to know. */
-  nameCaller(local: Address, client: Address, original: Address): Promise<void> | undefined {
+  setTrueClient(local: Address, client: Address, original: Address): Promise<void> | undefined {
     const call = this.#callTo(original);
-    return call?.isUp === true ? call.nameCaller(endpointOf(local), endpointOf(client)) : undefined;
+    return call?.isUp === true ? call.setTrueClient(endpointOf(local), endpointOf(client)) : undefined;
   }
 
-  forgetCaller(local: Address, original: Address): void {
-    this.#callTo(original)?.forgetCaller(endpointOf(local));
+  forgetTrueClient(local: Address, original: Address): void {
+    this.#callTo(original)?.forgetTrueClient(endpointOf(local));
   }
 
   #callTo(original: Address): PeerCall | undefined {
@@ -102,8 +102,8 @@ export class Announcements implements AsyncDisposable {
   }
 
   /** What listens on this host now, at the addresses where others reach it. The peers are told what is different. */
-  setListeners(endpoints: readonly Endpoint[]): void {
-    const now = new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatEndpoint(one), one]));
+  setListeners(endpoints: readonly IpEndpoint[]): void {
+    const now = new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatIpEndpoint(one), one]));
     const gone = [...this.#listeners].filter(([key]) => !now.has(key));
     const come = [...now].filter(([key]) => !this.#listeners.has(key));
     for (const [key] of gone) this.#listeners.delete(key);
@@ -151,7 +151,7 @@ export class Announcements implements AsyncDisposable {
     }
     const address = this.#server.address();
     this.#port = typeof address === 'object' && address !== null ? address.port : 0;
-    this.#server.on('error', (error) => this.#trouble(`accept a peer: ${error.message}`));
+    this.#server.on('error', (error) => this.#reportError(`accept a peer: ${error.message}`));
     const localAddress = isAnyAddress(listen.host) ? {} : { localAddress: listen.host };
     this.#calls = peers.map(
       (peer) =>
@@ -165,8 +165,8 @@ export class Announcements implements AsyncDisposable {
     );
   }
 
-  #trouble(message: string): void {
-    this.#options.onTrouble?.(new MillraceError('MILLRACE_ERR_FAILED', message));
+  #reportError(message: string): void {
+    this.#options.onError?.(new MillraceError('MILLRACE_ERR_FAILED', message));
   }
 
   #admit(socket: Socket): void {
@@ -193,7 +193,7 @@ export class Announcements implements AsyncDisposable {
         }
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
-        this.#trouble(`a caller from ${from} was refused: ${reason}`);
+        this.#reportError(`a caller from ${from} was refused: ${reason}`);
         socket.end(encodeMessage({ kind: 'refused', reason }), () => socket.destroy());
       }
     });
@@ -227,8 +227,8 @@ export class Announcements implements AsyncDisposable {
       this.#name(peer, addressOf(message.local), addressOf(message.client));
       socket.write(encodeMessage({ kind: 'named', local: message.local }));
     } else if (message.kind === 'forget') {
-      const key = formatEndpoint(message.local);
-      if (this.#named.get(peer)?.delete(key) === true) this.#options.sink.forgetCaller(addressOf(message.local));
+      const key = formatIpEndpoint(message.local);
+      if (this.#named.get(peer)?.delete(key) === true) this.#options.sink.forgetTrueClient(addressOf(message.local));
     } else if (message.kind === 'hello') {
       throw new UsageError('a second hello');
     }
@@ -243,13 +243,13 @@ export class Announcements implements AsyncDisposable {
   #name(peer: number, local: Address, client: Address): void {
     const named = this.#named.get(peer) ?? new Map<string, Address>();
     if (named.size >= MAX_NAMED_PER_PEER) throw new UsageError('more callers than a peer may name');
-    this.#options.sink.nameCaller(local, client);
-    this.#named.set(peer, named.set(formatEndpoint(endpointOf(local)), local));
+    this.#options.sink.setTrueClient(local, client);
+    this.#named.set(peer, named.set(formatIpEndpoint(endpointOf(local)), local));
   }
 
   #forgetAll(peer: number): void {
     this.#table.withdrawAll(peer);
-    for (const local of this.#named.get(peer)?.values() ?? []) this.#options.sink.forgetCaller(local);
+    for (const local of this.#named.get(peer)?.values() ?? []) this.#options.sink.forgetTrueClient(local);
     this.#named.delete(peer);
   }
 }
@@ -271,7 +271,7 @@ function plainHost(host: string): string {
 }
 
 function isSameHost(from: string, expected: string): boolean {
-  const canonical = (host: string): string => formatEndpoint(endpointOf(ip(plainHost(host), 0)));
+  const canonical = (host: string): string => formatIpEndpoint(endpointOf(ip(plainHost(host), 0)));
   return canonical(from) === canonical(expected);
 }
 

@@ -3,8 +3,8 @@
 import type { MillraceError } from '../errors.ts';
 import { type Address, ip } from '../native/index.ts';
 import {
-  type Endpoint,
   followListeners,
+  type IpEndpoint,
   ownAddresses,
   type Service,
   Steering,
@@ -28,9 +28,9 @@ export interface DaemonOptions {
   readonly cgroup: string;
   readonly rules: readonly SteerRule[];
   /** Taken for announced without a peer that says so. */
-  readonly announce?: readonly Endpoint[];
+  readonly announce?: readonly IpEndpoint[];
   readonly peers?: readonly PeerSpec[];
-  readonly onTrouble?: (error: MillraceError) => void;
+  readonly onError?: (error: MillraceError) => void;
   readonly onPeer?: AnnouncementsOptions['onPeer'];
 }
 
@@ -44,7 +44,7 @@ export interface Daemon extends AsyncDisposable {
 
 /** All of it, or nothing. */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
-  const { instance, cgroup, rules, onTrouble = () => {} } = options;
+  const { instance, cgroup, rules, onError = () => {} } = options;
   const listen = options.listen ?? defaultListen();
   await using undo = new AsyncDisposableStack();
   const steering = Steering.create({ instance, cgroup, rules });
@@ -53,23 +53,23 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const namer: RelaySteering = {
     take: (client) => steering.take(client),
     // Here for servers of this host, there for those of a peer.
-    nameCaller: (local, client, original) => {
-      steering.nameCaller(local, client);
-      return announcements?.nameCaller(local, client, original);
+    setTrueClient: (local, client, original) => {
+      steering.setTrueClient(local, client);
+      return announcements?.setTrueClient(local, client, original);
     },
-    forgetCaller: (local, original) => {
-      steering.forgetCaller(local);
-      announcements?.forgetCaller(local, original);
+    forgetTrueClient: (local, original) => {
+      steering.forgetTrueClient(local);
+      announcements?.forgetTrueClient(local, original);
     },
   };
-  const relay = undo.use(Relay.start({ listen, steering: namer, onTrouble }));
+  const relay = undo.use(Relay.start({ listen, steering: namer, onError }));
   announcements = undo.use(
     await Announcements.start({
       name: options.name,
       listen: { host: hostOf(listen[0]), port: options.controlPort ?? DEFAULT_CONTROL_PORT },
       peers: options.peers ?? [],
       sink: steering,
-      onTrouble,
+      onError,
       ...(options.onPeer === undefined ? {} : { onPeer: options.onPeer }),
     }),
   );

@@ -1,6 +1,6 @@
 // One leg of a carried connection: a socket, what is known of it, and the bytes from it that the other leg has not taken yet.
 
-import type { Lane, PooledBuffer, Watched } from '../loop/index.ts';
+import type { EventLoop, PooledBuffer, Watched } from '../loop/index.ts';
 import { pollEvents, type Socket } from '../native/index.ts';
 
 const EVENTS = pollEvents.in | pollEvents.out | pollEvents.peerClosed | pollEvents.urgent | pollEvents.edge;
@@ -15,7 +15,7 @@ export interface LegOwner {
 
 export class Leg implements Watched {
   readonly socket: Socket;
-  readonly #lane: Lane;
+  readonly #lane: EventLoop;
   readonly #token: number;
   readonly #owner: LegOwner;
   /** A connect is under way; `isWritable` says that there is news of it. */
@@ -36,7 +36,7 @@ export class Leg implements Watched {
   heldEnd = 0;
   receivedBytes = 0;
 
-  constructor(lane: Lane, socket: Socket, owner: LegOwner) {
+  constructor(lane: EventLoop, socket: Socket, owner: LegOwner) {
     this.socket = socket;
     this.#lane = lane;
     this.#owner = owner;

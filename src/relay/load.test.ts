@@ -98,7 +98,7 @@ describe('a relay under load', () => {
     await fc.assert(fc.asyncProperty(plans, plans, run), { numRuns: 40 });
     await until('all are over', () => world.relay.counters.open === 0);
     assert.equal(world.relay.counters.resets, 0);
-    assert.equal(world.relay.lentBuffers, 0);
+    assert.equal(world.relay.borrowedBuffers, 0);
   });
 
   for (const warmUpBytes of [0, 256 << 20]) {
@@ -138,10 +138,10 @@ describe('a relay under load', () => {
         after.cpuMs - before.cpuMs < 50,
         `${after.cpuMs - before.cpuMs} ms of processor time in 500 ms of standing still`,
       );
-      assert.equal(after.lentBuffers, 1);
+      assert.equal(after.borrowedBuffers, 1);
       client.shutdownSend();
       assert.equal(await receiveToEnd(server), taken);
-      assert.equal((await relay.facts()).lentBuffers, 0);
+      assert.equal((await relay.facts()).borrowedBuffers, 0);
     });
   }
 
@@ -163,9 +163,9 @@ describe('a relay under load', () => {
     for (const client of clients) sendSome(client, text('x'));
     for (const server of servers) sendSome(server, await receiveExactly(server, 1));
     for (const client of clients) await receiveExactly(client, 1);
-    const { counters, bufferBytes, lentBuffers } = await relay.facts();
+    const { counters, bufferBytes, borrowedBuffers } = await relay.facts();
     assert.equal(counters.open, count);
-    assert.equal(lentBuffers, 0);
+    assert.equal(borrowedBuffers, 0);
     assert.ok(bufferBytes <= 4 << 20);
   });
 
@@ -254,13 +254,13 @@ describe('a relay under load', () => {
       for (let socket = listener.accept(); socket !== undefined; socket = listener.accept())
         servers.push(stack.use(socket));
     };
-    for (let facts = await relay.facts(); facts.troubles.length === 0; facts = await relay.facts()) accept();
+    for (let facts = await relay.facts(); facts.errors.length === 0; facts = await relay.facts()) accept();
     const before = await relay.facts();
     await pause(500);
     const after = await relay.facts();
     assert.ok(after.cpuMs - before.cpuMs < 50, `${after.cpuMs - before.cpuMs} ms of processor time in 500 ms`);
     assert.match(
-      after.troubles.join(),
+      after.errors.join(),
       /^accept connections: EMFILE with \d+ open \(raise LimitNOFILE\); new ones wait$/,
     );
     // Each that ends makes room for another: in the end all had their turn.
@@ -270,8 +270,8 @@ describe('a relay under load', () => {
       for (const server of servers) if (!server.isClosed) server.close();
       return servers.length === 60 && clients.every(({ isClosed }) => isClosed);
     });
-    const { counters, troubles } = await relay.facts();
+    const { counters, errors } = await relay.facts();
     assert.equal(counters.resets + counters.unreachable, 0);
-    assert.equal(troubles.length, 1);
+    assert.equal(errors.length, 1);
   });
 });

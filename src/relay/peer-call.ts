@@ -3,7 +3,7 @@
 import { connect, type Socket } from 'node:net';
 import { LineSplitter } from '../json-lines/index.ts';
 import { MAX_ENDPOINTS_PER_LINE } from '../proxy/control/index.ts';
-import { type Endpoint, formatEndpoint } from '../steering/index.ts';
+import { formatIpEndpoint, type IpEndpoint } from '../steering/index.ts';
 import { decodeMessage, encodeMessage } from './announcement-protocol.ts';
 
 export interface PeerSpec {
@@ -19,7 +19,7 @@ export interface PeerCallOptions {
   /** Where the call comes from, so that the peer knows us by it. */
   readonly localAddress?: string;
   /** What listens here now. */
-  readonly listeners: () => Iterable<Endpoint>;
+  readonly listeners: () => Iterable<IpEndpoint>;
   /** `isUp`: the peer answered; `reason` is why not. Told when it changes. */
   readonly onChange: (isUp: boolean, reason: string) => void;
 }
@@ -55,7 +55,7 @@ export class PeerCall implements Disposable {
     return this.#isUp;
   }
 
-  tell(kind: 'announce' | 'withdraw', endpoints: readonly Endpoint[]): void {
+  tell(kind: 'announce' | 'withdraw', endpoints: readonly IpEndpoint[]): void {
     if (!this.#isUp) return;
     for (let at = 0; at < endpoints.length; at += MAX_ENDPOINTS_PER_LINE) {
       this.#send(encodeMessage({ kind, endpoints: endpoints.slice(at, at + MAX_ENDPOINTS_PER_LINE) }));
@@ -63,9 +63,9 @@ export class PeerCall implements Disposable {
   }
 
   /** Resolves when programs at the peer see `client` in the place of `local`, or when that cannot be had. */
-  async nameCaller(local: Endpoint, client: Endpoint): Promise<void> {
+  async setTrueClient(local: IpEndpoint, client: IpEndpoint): Promise<void> {
     if (!this.#isUp) return;
-    const key = formatEndpoint(local);
+    const key = formatIpEndpoint(local);
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, NAMING_MS);
     this.#naming.set(key, resolve);
@@ -75,7 +75,7 @@ export class PeerCall implements Disposable {
     this.#naming.delete(key);
   }
 
-  forgetCaller(local: Endpoint): void {
+  forgetTrueClient(local: IpEndpoint): void {
     if (this.#isUp) this.#send(encodeMessage({ kind: 'forget', local }));
   }
 
@@ -126,7 +126,7 @@ export class PeerCall implements Disposable {
       this.#socket?.destroy(new Error(`the peer refused: ${message.reason}`));
       return;
     }
-    if (message.kind === 'named') this.#naming.get(formatEndpoint(message.local))?.();
+    if (message.kind === 'named') this.#naming.get(formatIpEndpoint(message.local))?.();
     if (message.kind !== 'hello' || this.#isUp) return;
     if (message.name !== this.#options.peer.name) {
       this.#socket?.destroy(new Error(`the peer calls itself ${message.name}`));

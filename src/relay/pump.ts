@@ -1,6 +1,6 @@
 // The pump of a lane: the memory its connections share, their totals, and the last words of those that were reset.
 
-import { BufferPool, type Lane, LastWords, type PooledBuffer } from '../loop/index.ts';
+import { BufferPool, type EventLoop, LastWords, type PooledBuffer } from '../loop/index.ts';
 import type { Socket } from '../native/index.ts';
 import { CarriedConnection, type ConnectionEnd } from './carried-connection.ts';
 
@@ -15,7 +15,7 @@ export interface PumpOptions {
 }
 
 export class Pump implements Disposable {
-  readonly lane: Lane;
+  readonly lane: EventLoop;
   readonly pool: BufferPool;
   readonly totals: PumpTotals = { bytesToServer: 0, bytesToClient: 0 };
   /** Where bytes are received first. It stays with a connection when they cannot be sent at once. */
@@ -23,7 +23,7 @@ export class Pump implements Disposable {
   readonly #connections = new Set<CarriedConnection>();
   readonly lastWords: LastWords;
 
-  constructor(lane: Lane, options: PumpOptions = {}) {
+  constructor(lane: EventLoop, options: PumpOptions = {}) {
     this.lane = lane;
     this.pool = new BufferPool(options.bufferBytes);
     this.scratch = this.pool.take();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { Lane } from '../loop/index.ts';
+import { EventLoop } from '../loop/index.ts';
 import { formatAddress, ip, pollEvents, SharedMemory, Socket } from '../native/index.ts';
 import {
   call,
@@ -248,7 +248,7 @@ describe('a client that is gone before it was accepted', () => {
 
 test('a server that speaks and resets before the relay knows that it took the call is heard, too', async () => {
   using stack = new DisposableStack();
-  const lane = stack.use(new Lane());
+  const lane = stack.use(new EventLoop());
   const pump = stack.use(new Pump(lane));
   const connect = (): [Socket, Socket] => {
     const listener = listen(stack);

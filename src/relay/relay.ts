@@ -1,7 +1,7 @@
 // The relay: takes connections that were steered here and carries them to where they were meant to go, over plain TCP.
 
 import { MillraceError, SystemError, UsageError } from '../errors.ts';
-import { Door, isShortage, Lane, LaneDriver, prepareLeg, SourcePorts } from '../loop/index.ts';
+import { Acceptor, EventLoop, isShortage, LoopDriver, prepareLeg, SourcePorts } from '../loop/index.ts';
 import { type Address, formatAddress, Socket } from '../native/index.ts';
 import type { CarriedConnection, ConnectionEnd } from './carried-connection.ts';
 import { Pump } from './pump.ts';
@@ -11,8 +11,8 @@ export interface RelaySteering {
   /** What a connection that was just accepted is about; undefined when it was not steered here. */
   take(client: Address): { readonly original: Address } | undefined;
   /** Before the server at `original` is called from `local`: it is to see `client`. A promise is waited for, and does not reject. */
-  nameCaller(local: Address, client: Address, original: Address): Promise<void> | undefined | void;
-  forgetCaller(local: Address, original: Address): void;
+  setTrueClient(local: Address, client: Address, original: Address): Promise<void> | undefined | void;
+  forgetTrueClient(local: Address, original: Address): void;
 }
 
 export interface RelayOptions {
@@ -21,7 +21,7 @@ export interface RelayOptions {
   readonly steering: RelaySteering;
   readonly bufferBytes?: number;
   /** Something that people should know and that goes on: out of descriptors, out of ports. */
-  readonly onTrouble?: (error: MillraceError) => void;
+  readonly onError?: (error: MillraceError) => void;
 }
 
 export interface RelayCounters {
@@ -69,10 +69,10 @@ export class Relay implements Disposable {
   /** Where it listens. */
   readonly addresses: readonly Address[];
   readonly #steering: RelaySteering;
-  readonly #onTrouble: (error: MillraceError) => void;
-  readonly #lane: Lane;
+  readonly #onError: (error: MillraceError) => void;
+  readonly #lane: EventLoop;
   readonly #pump: Pump;
-  readonly #doors: Door[] = [];
+  readonly #doors: Acceptor[] = [];
   readonly #carried = new Set<Carried>();
   readonly #ports = new SourcePorts();
   /** Clients whose server is not called yet: how to refuse them. */
@@ -89,16 +89,16 @@ export class Relay implements Disposable {
   }
 
   private constructor(options: RelayOptions) {
-    const { listen, steering, bufferBytes, onTrouble = () => {} } = options;
+    const { listen, steering, bufferBytes, onError = () => {} } = options;
     if (listen.length === 0) throw new UsageError('a relay needs an address to listen on');
     using undo = new DisposableStack();
     this.#steering = steering;
-    this.#onTrouble = onTrouble;
-    this.#lane = undo.use(new Lane());
+    this.#onError = onError;
+    this.#lane = undo.use(new EventLoop());
     this.#pump = undo.use(new Pump(this.#lane, bufferBytes === undefined ? {} : { bufferBytes }));
     for (const address of listen) this.#doors.push(undo.use(this.#open(withPort(address, this.#doors[0]?.address))));
     this.addresses = this.#doors.map(({ address }) => address);
-    undo.use(new LaneDriver(this.#lane));
+    undo.use(new LoopDriver(this.#lane));
     this.#undo = undo.move();
   }
 
@@ -119,8 +119,8 @@ export class Relay implements Disposable {
   }
 
   /** Of those, the buffers that hold bytes whose receiver is slow. */
-  get lentBuffers(): number {
-    return this.#pump.pool.lentCount - 1; // the one to receive into
+  get borrowedBuffers(): number {
+    return this.#pump.pool.borrowedCount - 1; // the one to receive into
   }
 
   /** Of now. */
@@ -149,16 +149,16 @@ export class Relay implements Disposable {
     this.close();
   }
 
-  #open(address: Address): Door {
+  #open(address: Address): Acceptor {
     try {
-      return new Door({
+      return new Acceptor({
         lane: this.#lane,
         address,
         bufferBytes: SOCKET_BUFFER_BYTES,
         onCaller: (socket) => this.#admit(socket, address.family === 'ipv6' ? 'ipv6' : 'ipv4'),
         onPause: ({ code }) => {
           const open = this.#carried.size;
-          this.#trouble(`accept connections: ${code} with ${open} open (raise LimitNOFILE); new ones wait`);
+          this.#reportError(`accept connections: ${code} with ${open} open (raise LimitNOFILE); new ones wait`);
         },
       });
     } catch (error) {
@@ -169,8 +169,8 @@ export class Relay implements Disposable {
     }
   }
 
-  #trouble(message: string): void {
-    this.#onTrouble(new MillraceError('MILLRACE_ERR_FAILED', message));
+  #reportError(message: string): void {
+    this.#onError(new MillraceError('MILLRACE_ERR_FAILED', message));
   }
 
   #admit(caller: Socket, family: 'ipv4' | 'ipv6'): void {
@@ -189,7 +189,7 @@ export class Relay implements Disposable {
       prepareLeg(server, SOCKET_BUFFER_BYTES);
       about = { client, original, local: this.#ports.bind(server, sourceTowards(original, caller.localAddress)) };
       // First: the server may look as soon as the connect is on its way.
-      const naming = this.#steering.nameCaller(about.local, client, original);
+      const naming = this.#steering.setTrueClient(about.local, client, original);
       if (naming instanceof Promise) this.#callLater(caller, server, about, naming);
       else this.#call(caller, server, about);
     } catch (error) {
@@ -218,7 +218,7 @@ export class Relay implements Disposable {
   }
 
   #forget({ local, original }: About): void {
-    this.#steering.forgetCaller(local, original);
+    this.#steering.forgetTrueClient(local, original);
     this.#ports.release(local);
   }
 
@@ -233,7 +233,7 @@ export class Relay implements Disposable {
     }
     this.#unreachable++;
     if (isShortage(error) || error.code === 'EADDRINUSE' || error.code === 'EADDRNOTAVAIL') {
-      this.#trouble(`call a server: ${error.message}; the client was reset`);
+      this.#reportError(`call a server: ${error.message}; the client was reset`);
     }
   }
 

@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { ConnectionEvent } from '../status/events.ts';
-import { isConnectionHeard, publishConnection, publishPeer, publishTrouble } from '../status/events.ts';
+import { isConnectionHeard, publishConnection, publishError, publishPeer } from '../status/events.ts';
 import { connection } from '../telemetry/fixtures/fake-status.ts';
 import { EventStream } from './event-stream.ts';
 import { fakeSource, temporaryFolder } from './fixtures/fake-source.ts';
@@ -31,12 +31,12 @@ describe('an event stream', () => {
     using stack = new DisposableStack();
     const stream = stack.adopt(new EventStream({ nowMs: () => nowMs }), (one) => one.close());
     for (let index = 0; index < 100; index++) publishConnection(opened);
-    publishTrouble({ where: 'etcd', message: 'gone', code: '', peer: '' });
+    publishError({ where: 'etcd', message: 'gone', code: '', peer: '' });
     const first = await stream.next();
     assert.equal(count(first, 'connection') - 1, 20);
     assert.match(
       first ?? '',
-      /event: trouble\ndata: \{"atMs":\d+,"where":"etcd".*\n\nevent: skipped\ndata: \{"count":80\}/,
+      /event: error\ndata: \{"atMs":\d+,"where":"etcd".*\n\nevent: skipped\ndata: \{"count":80\}/,
     );
     nowMs = 500;
     for (let index = 0; index < 100; index++) publishConnection(opened);

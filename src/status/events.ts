@@ -39,7 +39,7 @@ export interface ConnectionEvent {
   readonly reason: string;
 }
 
-export interface TroubleEvent {
+export interface ErrorEvent {
   /** Which part met it: `steering`, `channel`, `etcd`, `config`… */
   readonly where: string;
   /** One line: what was attempted, on what, why it failed and what to do. */
@@ -62,20 +62,20 @@ export interface DaemonEvents {
   readonly peer: PeerEvent;
   readonly link: LinkEvent;
   readonly connection: ConnectionEvent;
-  readonly trouble: TroubleEvent;
+  readonly error: ErrorEvent;
   readonly daemon: DaemonEvent;
 }
 
 export type EventKind = keyof DaemonEvents;
 
-export const eventKindNames: readonly EventKind[] = ['peer', 'link', 'connection', 'trouble', 'daemon'];
+export const eventKindNames: readonly EventKind[] = ['peer', 'link', 'connection', 'error', 'daemon'];
 
 /** Channels belong to a thread: a lane hands its events to the main thread, which publishes them. */
 const channels: Readonly<Record<EventKind, Channel>> = {
   peer: channel('millrace:peer'),
   link: channel('millrace:link'),
   connection: channel('millrace:connection'),
-  trouble: channel('millrace:trouble'),
+  error: channel('millrace:error'),
   daemon: channel('millrace:daemon'),
 };
 
@@ -96,8 +96,8 @@ export function publishConnection(event: ConnectionEvent): void {
   if (channels.connection.hasSubscribers) channels.connection.publish(event);
 }
 
-export function publishTrouble(event: TroubleEvent): void {
-  if (channels.trouble.hasSubscribers) channels.trouble.publish(event);
+export function publishError(event: ErrorEvent): void {
+  if (channels.error.hasSubscribers) channels.error.publish(event);
 }
 
 export function publishDaemon(event: DaemonEvent): void {

@@ -15,6 +15,7 @@ export {
   type ConnectionEvent,
   type DaemonEvent,
   type DaemonEvents,
+  type ErrorEvent,
   type EventKind,
   eventKindNames,
   isConnectionHeard,
@@ -22,9 +23,8 @@ export {
   type PeerEvent,
   publishConnection,
   publishDaemon,
+  publishError,
   publishLink,
   publishPeer,
-  publishTrouble,
   subscribe,
-  type TroubleEvent,
 } from './events.ts';

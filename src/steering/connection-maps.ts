@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { type Address, BpfMap } from '../native/index.ts';
 import { addressOf, endpointOf } from './endpoint.ts';
-import { CONNECTION_BYTES, type Connection, ENDPOINT_BYTES, readConnection, writeEndpoint } from './layouts.ts';
+import { CONNECTION_BYTES, type Connection, IP_ENDPOINT_BYTES, readConnection, writeIpEndpoint } from './layouts.ts';
 import { folderOf } from './pins.ts';
 
 export interface TakenConnection {
@@ -15,8 +15,8 @@ export class ConnectionMaps implements Disposable {
   readonly #steered: BpfMap;
   readonly #callers: BpfMap;
   // Filled for each call, and kept by nobody.
-  readonly #key = new Uint8Array(ENDPOINT_BYTES);
-  readonly #client = new Uint8Array(ENDPOINT_BYTES);
+  readonly #key = new Uint8Array(IP_ENDPOINT_BYTES);
+  readonly #client = new Uint8Array(IP_ENDPOINT_BYTES);
   readonly #taken = new Uint8Array(CONNECTION_BYTES);
   readonly #keyView = new DataView(this.#key.buffer);
   readonly #clientView = new DataView(this.#client.buffer);
@@ -38,7 +38,7 @@ export class ConnectionMaps implements Disposable {
 
   /** What a connection that was just accepted is about; undefined when it was not steered here. Only once. */
   take(client: Address): TakenConnection | undefined {
-    writeEndpoint(this.#keyView, 0, endpointOf(client));
+    writeIpEndpoint(this.#keyView, 0, endpointOf(client));
     if (!this.#steered.lookup(this.#key, this.#taken)) return undefined;
     this.#steered.delete(this.#key);
     const connection = readConnection(this.#takenView, 0);
@@ -46,14 +46,14 @@ export class ConnectionMaps implements Disposable {
   }
 
   /** Before calling a server from `local`: whom the server shall see. */
-  nameCaller(local: Address, client: Address): void {
-    writeEndpoint(this.#keyView, 0, endpointOf(local));
-    writeEndpoint(this.#clientView, 0, endpointOf(client));
+  setTrueClient(local: Address, client: Address): void {
+    writeIpEndpoint(this.#keyView, 0, endpointOf(local));
+    writeIpEndpoint(this.#clientView, 0, endpointOf(client));
     this.#callers.update(this.#key, this.#client);
   }
 
-  forgetCaller(local: Address): void {
-    writeEndpoint(this.#keyView, 0, endpointOf(local));
+  forgetTrueClient(local: Address): void {
+    writeIpEndpoint(this.#keyView, 0, endpointOf(local));
     this.#callers.delete(this.#key);
   }
 

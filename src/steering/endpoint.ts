@@ -3,7 +3,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { UsageError } from '../errors.ts';
 import { type Address, decodeAddress, encodeAddress, ip, ipv4Text } from '../native/index.ts';
-import { ENDPOINT_BYTES, type Endpoint, writeEndpoint } from './layouts.ts';
+import { IP_ENDPOINT_BYTES, type IpEndpoint, writeIpEndpoint } from './layouts.ts';
 
 const IPV6_OFFSET = 8;
 const SOCKADDR_IN6_BYTES = 28;
@@ -31,7 +31,7 @@ function readWords(host: string): readonly number[] {
   return [...new Uint32Array(bytes.buffer)];
 }
 
-export function endpointOf(address: Address): Endpoint {
+export function endpointOf(address: Address): IpEndpoint {
   if (address.family === 'unix') throw new UsageError('a unix socket has no endpoint');
   return { address: addressWords(address.host), port: address.port };
 }
@@ -68,26 +68,26 @@ export function hostOf(words: readonly number[]): string {
   return address.family === 'ipv6' ? address.host : '';
 }
 
-export function addressOf(endpoint: Endpoint): Address {
+export function addressOf(endpoint: IpEndpoint): Address {
   const { address, port } = endpoint;
   if (isMapped(address)) return { family: 'ipv4', host: mappedText(address[3]), port };
   return ip(hostOf(endpoint.address), endpoint.port);
 }
 
 /** As keys of maps. */
-export function endpointBytes(endpoint: Endpoint): Uint8Array {
-  const bytes = new Uint8Array(ENDPOINT_BYTES);
-  writeEndpoint(new DataView(bytes.buffer), 0, endpoint);
+export function endpointBytes(endpoint: IpEndpoint): Uint8Array {
+  const bytes = new Uint8Array(IP_ENDPOINT_BYTES);
+  writeIpEndpoint(new DataView(bytes.buffer), 0, endpoint);
   return bytes;
 }
 
-export function formatEndpoint(endpoint: Endpoint): string {
+export function formatIpEndpoint(endpoint: IpEndpoint): string {
   const host = hostOf(endpoint.address);
   return host.includes(':') ? `[${host}]:${endpoint.port}` : `${host}:${endpoint.port}`;
 }
 
 /** `10.0.0.1:80` or `[fd00::1]:80`. */
-export function parseEndpoint(text: string): Endpoint {
+export function parseIpEndpoint(text: string): IpEndpoint {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):(\d{1,5})$/.exec(text);
   const port = Number(match?.[3]);
   if (match === null || port < 1 || port > 65_535) {

@@ -1,6 +1,6 @@
 // Why a connection is or is not carried: the checks in the order in which the kernel made them, and the one that decided.
 
-import { formatEndpoint } from './endpoint.ts';
+import { formatIpEndpoint } from './endpoint.ts';
 import { actions, type Connection, type Rule, type RuleSet, ruleFlags, verdicts } from './layouts.ts';
 import { formatRule, type PortRange, type SteerRule } from './rules.ts';
 import type { Verdict } from './steering.ts';
@@ -58,7 +58,7 @@ export function explainConnection(connection: Connection, rules: RuleSet): Expla
   const isDown = verdict === 'daemonDown';
   if (add('was a daemon serving?', isDown ? 'no' : 'yes', isDown)) return explained;
   const isUnknown = verdict === 'notAnnounced';
-  const destination = formatEndpoint(connection.original);
+  const destination = formatIpEndpoint(connection.original);
   if (add(`has a peer announced ${destination}?`, isUnknown ? 'no' : 'yes', isUnknown)) return explained;
   if (verdict === 'noMemory') add('could the kernel remember it?', 'no: out of memory', true);
   else if (verdict === 'skmsg') add('by which method?', 'skmsg: its socket is joined to one of the daemon’s', true);
@@ -107,6 +107,6 @@ export type Which = { readonly pid: number } | { readonly source: string; readon
 export function isMeant(connection: Connection, which: Which): boolean {
   if ('pid' in which) return connection.pid === which.pid;
   return (
-    formatEndpoint(connection.source) === which.source && formatEndpoint(connection.original) === which.destination
+    formatIpEndpoint(connection.source) === which.source && formatIpEndpoint(connection.original) === which.destination
   );
 }

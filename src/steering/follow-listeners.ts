@@ -2,7 +2,7 @@
 
 import { hostOf } from './endpoint.ts';
 import type { Event } from './layouts.ts';
-import { type Endpoint, eventKinds } from './layouts.ts';
+import { eventKinds, type IpEndpoint } from './layouts.ts';
 import { ListenerTable, OwnListeners, reachableAt, scanListeners } from './listeners.ts';
 import { SteadyAddresses } from './steady-addresses.ts';
 
@@ -17,7 +17,7 @@ export interface ListenerFollower extends Disposable {
 }
 
 /** Calls back at once, and then whenever it looked. This process's own listeners do not count. */
-export function followListeners(onListeners: (endpoints: readonly Endpoint[]) => void): ListenerFollower {
+export function followListeners(onListeners: (endpoints: readonly IpEndpoint[]) => void): ListenerFollower {
   const own = new OwnListeners();
   const table = new ListenerTable(() => scanListeners((inode) => own.has(inode)));
   const addresses = new SteadyAddresses();
@@ -50,7 +50,7 @@ export function followListeners(onListeners: (endpoints: readonly Endpoint[]) =>
 }
 
 /** By others than this host. */
-function isReachable({ address }: Endpoint): boolean {
+function isReachable({ address }: IpEndpoint): boolean {
   const host = hostOf(address);
   return !host.startsWith('127.') && host !== '::1' && !host.startsWith('fe80');
 }

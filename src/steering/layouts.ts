@@ -57,21 +57,21 @@ export const proxyRequestKinds = {
   delivered: 3,
 } as const;
 
-export interface Endpoint {
+export interface IpEndpoint {
   readonly address: readonly number[];
   readonly port: number;
 }
 
-export const ENDPOINT_BYTES = 20;
+export const IP_ENDPOINT_BYTES = 20;
 
-export function readEndpoint(view: DataView, offset: number): Endpoint {
+export function readIpEndpoint(view: DataView, offset: number): IpEndpoint {
   return {
     address: Array.from({ length: 4 }, (_, index) => view.getUint32(offset + index * 4, true)),
     port: view.getUint32(offset + 16, true),
   };
 }
 
-export function writeEndpoint(view: DataView, offset: number, value: Endpoint): void {
+export function writeIpEndpoint(view: DataView, offset: number, value: IpEndpoint): void {
   for (let index = 0; index < Math.min(4, value.address.length); index++)
     view.setUint32(offset + index * 4, value.address[index], true);
   view.setUint32(offset + 16, value.port, true);
@@ -81,10 +81,10 @@ export interface Settings {
   readonly deadlineNs: number;
   readonly daemonTgid: number;
   readonly unused: number;
-  readonly daemon4: Endpoint;
-  readonly daemon6: Endpoint;
-  readonly host4: Endpoint;
-  readonly host6: Endpoint;
+  readonly daemon4: IpEndpoint;
+  readonly daemon6: IpEndpoint;
+  readonly host4: IpEndpoint;
+  readonly host6: IpEndpoint;
 }
 
 export const SETTINGS_BYTES = 96;
@@ -94,10 +94,10 @@ export function readSettings(view: DataView, offset: number): Settings {
     deadlineNs: Number(view.getBigUint64(offset, true)),
     daemonTgid: view.getUint32(offset + 8, true),
     unused: view.getUint32(offset + 12, true),
-    daemon4: readEndpoint(view, offset + 16),
-    daemon6: readEndpoint(view, offset + 36),
-    host4: readEndpoint(view, offset + 56),
-    host6: readEndpoint(view, offset + 76),
+    daemon4: readIpEndpoint(view, offset + 16),
+    daemon6: readIpEndpoint(view, offset + 36),
+    host4: readIpEndpoint(view, offset + 56),
+    host6: readIpEndpoint(view, offset + 76),
   };
 }
 
@@ -105,10 +105,10 @@ export function writeSettings(view: DataView, offset: number, value: Settings): 
   view.setBigUint64(offset, BigInt(value.deadlineNs), true);
   view.setUint32(offset + 8, value.daemonTgid, true);
   view.setUint32(offset + 12, value.unused, true);
-  writeEndpoint(view, offset + 16, value.daemon4);
-  writeEndpoint(view, offset + 36, value.daemon6);
-  writeEndpoint(view, offset + 56, value.host4);
-  writeEndpoint(view, offset + 76, value.host6);
+  writeIpEndpoint(view, offset + 16, value.daemon4);
+  writeIpEndpoint(view, offset + 36, value.daemon6);
+  writeIpEndpoint(view, offset + 56, value.host4);
+  writeIpEndpoint(view, offset + 76, value.host6);
 }
 
 export interface Announcement {
@@ -131,8 +131,8 @@ export function writeAnnouncement(view: DataView, offset: number, value: Announc
 }
 
 export interface Connection {
-  readonly original: Endpoint;
-  readonly source: Endpoint;
+  readonly original: IpEndpoint;
+  readonly source: IpEndpoint;
   readonly cookie: number;
   readonly cgroupId: number;
   readonly startedNs: number;
@@ -149,8 +149,8 @@ export const CONNECTION_BYTES = 104;
 
 export function readConnection(view: DataView, offset: number): Connection {
   return {
-    original: readEndpoint(view, offset),
-    source: readEndpoint(view, offset + 20),
+    original: readIpEndpoint(view, offset),
+    source: readIpEndpoint(view, offset + 20),
     cookie: Number(view.getBigUint64(offset + 40, true)),
     cgroupId: Number(view.getBigUint64(offset + 48, true)),
     startedNs: Number(view.getBigUint64(offset + 56, true)),
@@ -165,8 +165,8 @@ export function readConnection(view: DataView, offset: number): Connection {
 }
 
 export function writeConnection(view: DataView, offset: number, value: Connection): void {
-  writeEndpoint(view, offset, value.original);
-  writeEndpoint(view, offset + 20, value.source);
+  writeIpEndpoint(view, offset, value.original);
+  writeIpEndpoint(view, offset + 20, value.source);
   view.setBigUint64(offset + 40, BigInt(value.cookie), true);
   view.setBigUint64(offset + 48, BigInt(value.cgroupId), true);
   view.setBigUint64(offset + 56, BigInt(value.startedNs), true);
@@ -182,7 +182,7 @@ export function writeConnection(view: DataView, offset: number, value: Connectio
 export interface Event {
   readonly kind: number;
   readonly family: number;
-  readonly local: Endpoint;
+  readonly local: IpEndpoint;
   readonly connection: Connection;
 }
 
@@ -192,7 +192,7 @@ export function readEvent(view: DataView, offset: number): Event {
   return {
     kind: view.getUint32(offset, true),
     family: view.getUint32(offset + 4, true),
-    local: readEndpoint(view, offset + 8),
+    local: readIpEndpoint(view, offset + 8),
     connection: readConnection(view, offset + 32),
   };
 }
@@ -200,7 +200,7 @@ export function readEvent(view: DataView, offset: number): Event {
 export function writeEvent(view: DataView, offset: number, value: Event): void {
   view.setUint32(offset, value.kind, true);
   view.setUint32(offset + 4, value.family, true);
-  writeEndpoint(view, offset + 8, value.local);
+  writeIpEndpoint(view, offset + 8, value.local);
   writeConnection(view, offset + 32, value.connection);
 }
 
@@ -289,9 +289,9 @@ export function writeRuleSet(view: DataView, offset: number, value: RuleSet): vo
 export interface ProxyEvent {
   readonly proxy: number;
   readonly kind: number;
-  readonly isCaller: number;
-  readonly local: Endpoint;
-  readonly remote: Endpoint;
+  readonly isClient: number;
+  readonly local: IpEndpoint;
+  readonly remote: IpEndpoint;
 }
 
 export const PROXY_EVENT_BYTES = 56;
@@ -300,18 +300,18 @@ export function readProxyEvent(view: DataView, offset: number): ProxyEvent {
   return {
     proxy: Number(view.getBigUint64(offset, true)),
     kind: view.getUint32(offset + 8, true),
-    isCaller: view.getUint32(offset + 12, true),
-    local: readEndpoint(view, offset + 16),
-    remote: readEndpoint(view, offset + 36),
+    isClient: view.getUint32(offset + 12, true),
+    local: readIpEndpoint(view, offset + 16),
+    remote: readIpEndpoint(view, offset + 36),
   };
 }
 
 export function writeProxyEvent(view: DataView, offset: number, value: ProxyEvent): void {
   view.setBigUint64(offset, BigInt(value.proxy), true);
   view.setUint32(offset + 8, value.kind, true);
-  view.setUint32(offset + 12, value.isCaller, true);
-  writeEndpoint(view, offset + 16, value.local);
-  writeEndpoint(view, offset + 36, value.remote);
+  view.setUint32(offset + 12, value.isClient, true);
+  writeIpEndpoint(view, offset + 16, value.local);
+  writeIpEndpoint(view, offset + 36, value.remote);
 }
 
 export interface ProxyRequest {
@@ -340,7 +340,7 @@ export function writeProxyRequest(view: DataView, offset: number, value: ProxyRe
 }
 
 export interface ProxyTarget {
-  readonly server: Endpoint;
+  readonly server: IpEndpoint;
   readonly client: readonly number[];
 }
 
@@ -348,13 +348,13 @@ export const PROXY_TARGET_BYTES = 36;
 
 export function readProxyTarget(view: DataView, offset: number): ProxyTarget {
   return {
-    server: readEndpoint(view, offset),
+    server: readIpEndpoint(view, offset),
     client: Array.from({ length: 4 }, (_, index) => view.getUint32(offset + 20 + index * 4, true)),
   };
 }
 
 export function writeProxyTarget(view: DataView, offset: number, value: ProxyTarget): void {
-  writeEndpoint(view, offset, value.server);
+  writeIpEndpoint(view, offset, value.server);
   for (let index = 0; index < Math.min(4, value.client.length); index++)
     view.setUint32(offset + 20 + index * 4, value.client[index], true);
 }

@@ -4,25 +4,26 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
-import { formatEndpoint, parseEndpoint } from './endpoint.ts';
+import { formatIpEndpoint, parseIpEndpoint } from './endpoint.ts';
 import { ListenerTable, parseListeners, reachableAt, scanListeners } from './listeners.ts';
 
 const header = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n';
 
 test('lines of the kernel’s tables in the state LISTEN are listeners, others are not', () => {
   const ipv4 = `${header}   0: 0100007F:18EB 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1\n   1: 0100007F:18EB 0100007F:9C40 01 0:0 0:0 0 0 0 2\n`;
-  assert.deepEqual(parseListeners(ipv4).map(formatEndpoint), ['127.0.0.1:6379']);
+  assert.deepEqual(parseListeners(ipv4).map(formatIpEndpoint), ['127.0.0.1:6379']);
   const ipv6 = `${header}   0: 000000FD000000000000000001000000:0050 0:0000 0A 0:0 0:0 0 0 0 1\n`;
-  assert.deepEqual(parseListeners(ipv6).map(formatEndpoint), ['[fd00::1]:80']);
+  assert.deepEqual(parseListeners(ipv6).map(formatIpEndpoint), ['[fd00::1]:80']);
   assert.deepEqual(parseListeners(''), []);
 });
 
 test('a listener on every address is reached at each address of the host', () => {
   const own = ['10.0.0.1', 'fd00::1'];
-  const at = (words: readonly number[]): string[] => reachableAt({ address: words, port: 80 }, own).map(formatEndpoint);
+  const at = (words: readonly number[]): string[] =>
+    reachableAt({ address: words, port: 80 }, own).map(formatIpEndpoint);
   assert.deepEqual(at([0, 0, 0xffff_0000, 0]), ['10.0.0.1:80']);
   assert.deepEqual(at([0, 0, 0, 0]), ['10.0.0.1:80', '[fd00::1]:80']);
-  assert.deepEqual(reachableAt(parseEndpoint('10.0.0.1:80'), own).map(formatEndpoint), ['10.0.0.1:80']);
+  assert.deepEqual(reachableAt(parseIpEndpoint('10.0.0.1:80'), own).map(formatIpEndpoint), ['10.0.0.1:80']);
 });
 
 test('a real listener is found, and gone when it is closed', async () => {
@@ -30,9 +31,9 @@ test('a real listener is found, and gone when it is closed', async () => {
   await once(server, 'listening');
   const { port } = server.address() as { port: number };
   const table = new ListenerTable(() => scanListeners().filter((one) => one.port === port));
-  assert.deepEqual(table.refresh().added.map(formatEndpoint), [`127.0.0.1:${port}`]);
+  assert.deepEqual(table.refresh().added.map(formatIpEndpoint), [`127.0.0.1:${port}`]);
   assert.deepEqual(table.refresh(), { added: [], removed: [] });
   server.close();
   await once(server, 'close');
-  assert.deepEqual(table.refresh().removed.map(formatEndpoint), [`127.0.0.1:${port}`]);
+  assert.deepEqual(table.refresh().removed.map(formatIpEndpoint), [`127.0.0.1:${port}`]);
 });

@@ -2,16 +2,16 @@
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
-import { addressWords, formatEndpoint, hostOf } from './endpoint.ts';
-import type { Endpoint } from './layouts.ts';
+import { addressWords, formatIpEndpoint, hostOf } from './endpoint.ts';
+import type { IpEndpoint } from './layouts.ts';
 
 const LISTEN = '0A';
 const MAX_KNOWN = 4096;
 const anyAddress = new Set(['0.0.0.0', '::']);
 
 /** Lines of /proc/net/tcp or tcp6, in the state of a listener, but for sockets whose inodes are left out. */
-export function parseListeners(text: string, isLeftOut?: (inode: string) => boolean): readonly Endpoint[] {
-  const listeners: Endpoint[] = [];
+export function parseListeners(text: string, isLeftOut?: (inode: string) => boolean): readonly IpEndpoint[] {
+  const listeners: IpEndpoint[] = [];
   for (const line of text.split('\n').slice(1)) {
     const [, local = '', , state, , , , , , inode = ''] = line.trim().split(/\s+/);
     const [words = '', port = ''] = local.split(':');
@@ -25,7 +25,7 @@ export function parseListeners(text: string, isLeftOut?: (inode: string) => bool
 }
 
 /** All listeners of this network namespace. */
-export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly Endpoint[] {
+export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly IpEndpoint[] {
   return ['/proc/thread-self/net/tcp', '/proc/thread-self/net/tcp6'].flatMap((file) => {
     try {
       return parseListeners(readFileSync(file, 'utf8'), isLeftOut);
@@ -66,7 +66,10 @@ function ownSockets(): ReadonlySet<string> {
 }
 
 /** Where others reach a listener: one that listens everywhere, at each of this host's addresses. */
-export function reachableAt(listener: Endpoint, addresses: readonly string[] = ownAddresses()): readonly Endpoint[] {
+export function reachableAt(
+  listener: IpEndpoint,
+  addresses: readonly string[] = ownAddresses(),
+): readonly IpEndpoint[] {
   const host = hostOf(listener.address);
   if (!anyAddress.has(host)) return [listener];
   // A socket on :: takes IPv4 as well, unless told otherwise; who asks in vain is refused as by plain TCP.
@@ -85,20 +88,20 @@ export function ownAddresses(): readonly string[] {
 
 /** The set of listeners, kept up to date by whoever hears of changes. */
 export class ListenerTable {
-  readonly #scan: () => readonly Endpoint[];
-  #known = new Map<string, Endpoint>();
+  readonly #scan: () => readonly IpEndpoint[];
+  #known = new Map<string, IpEndpoint>();
 
-  constructor(scan: () => readonly Endpoint[] = scanListeners) {
+  constructor(scan: () => readonly IpEndpoint[] = scanListeners) {
     this.#scan = scan;
   }
 
-  get all(): readonly Endpoint[] {
+  get all(): readonly IpEndpoint[] {
     return [...this.#known.values()];
   }
 
   /** Looks again. What has come and what has gone. */
-  refresh(): { readonly added: readonly Endpoint[]; readonly removed: readonly Endpoint[] } {
-    const now = new Map(this.#scan().map((endpoint) => [formatEndpoint(endpoint), endpoint]));
+  refresh(): { readonly added: readonly IpEndpoint[]; readonly removed: readonly IpEndpoint[] } {
+    const now = new Map(this.#scan().map((endpoint) => [formatIpEndpoint(endpoint), endpoint]));
     const added = [...now].filter(([key]) => !this.#known.has(key)).map(([, endpoint]) => endpoint);
     const removed = [...this.#known].filter(([key]) => !now.has(key)).map(([, endpoint]) => endpoint);
     this.#known = now;

@@ -30,7 +30,7 @@ export interface ProxyConnectionSpec {
   readonly local: Address;
   readonly remote: Address;
   /** The program connected; else it accepted. */
-  readonly isCaller: boolean;
+  readonly isClient: boolean;
   /** So many bytes may wait for the program to read them. */
   readonly creditBytes: number;
 }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { endpointOf, formatEndpoint, parseEndpoint } from './endpoint.ts';
+import { endpointOf, formatIpEndpoint, parseIpEndpoint } from './endpoint.ts';
 import { ruleOf } from './explain.ts';
 import { readRuleSet } from './layouts.ts';
 import { formatNetwork, parseNetwork } from './network.ts';
@@ -105,12 +105,12 @@ describe('networks and endpoints', () => {
   test('an endpoint prints as it is read', () => {
     fc.assert(
       fc.property(fc.oneof(ipv4, ipv6), fc.integer({ min: 1, max: 65_535 }), (host, port) => {
-        const endpoint = parseEndpoint(host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`);
-        assert.deepEqual(parseEndpoint(formatEndpoint(endpoint)), endpoint);
+        const endpoint = parseIpEndpoint(host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`);
+        assert.deepEqual(parseIpEndpoint(formatIpEndpoint(endpoint)), endpoint);
       }),
     );
     for (const text of ['10.0.0.1', '10.0.0.1:0', '10.0.0.1:65536', 'fd00::1:80', '[10.0.0.1:80', 'host:80', '']) {
-      assert.throws(() => parseEndpoint(text), { code: 'MILLRACE_ERR_USAGE' }, text);
+      assert.throws(() => parseIpEndpoint(text), { code: 'MILLRACE_ERR_USAGE' }, text);
     }
   });
 });

@@ -8,7 +8,7 @@ import { SystemError, UsageError } from '../errors.ts';
 import { type BpfMap, type BpfObject, FdWatch, formatAddress, ip, RingBuffer, Socket } from '../native/index.ts';
 import { addressOf, addressWords } from './endpoint.ts';
 import {
-  type Endpoint,
+  type IpEndpoint,
   PROXY_REQUEST_BYTES,
   PROXY_TARGET_BYTES,
   type ProxyEvent,
@@ -104,11 +104,11 @@ export class SkmsgPool implements Disposable {
   }
 
   /** Connections that this server accepts from that host are taken over: the daemon there does the same. */
-  expect(server: Endpoint, clientHost: string): void {
+  expect(server: IpEndpoint, clientHost: string): void {
     this.#targets.update(targetKey(server, clientHost), new Uint8Array(4));
   }
 
-  forget(server: Endpoint, clientHost: string): void {
+  forget(server: IpEndpoint, clientHost: string): void {
     this.#targets.delete(targetKey(server, clientHost));
   }
 
@@ -149,7 +149,7 @@ export class SkmsgPool implements Disposable {
       socket: pair.near,
       local: addressOf(event.local),
       remote: addressOf(event.remote),
-      isCaller: event.isCaller === 1,
+      isClient: event.isClient === 1,
       creditBytes: this.#creditBytes,
     };
     const connection = new ProxyConnection(this.#object, spec, () => this.#release(event.proxy));
@@ -207,7 +207,7 @@ function closePair({ near, far }: Pair): void {
   far.close();
 }
 
-function targetKey(server: Endpoint, clientHost: string): Uint8Array {
+function targetKey(server: IpEndpoint, clientHost: string): Uint8Array {
   const key = new Uint8Array(PROXY_TARGET_BYTES);
   writeProxyTarget(new DataView(key.buffer), 0, { server, client: addressWords(clientHost) });
   return key;

@@ -17,8 +17,8 @@ import { ConnectionMaps, type TakenConnection } from './connection-maps.ts';
 import { endpointBytes, endpointOf } from './endpoint.ts';
 import {
   ANNOUNCEMENT_BYTES,
-  type Endpoint,
   type Event,
+  type IpEndpoint,
   RULE_SET_BYTES,
   readEvent,
   SETTINGS_BYTES,
@@ -56,7 +56,7 @@ const ALIVE_NS = 1_000_000_000;
 const BEAT_MS = 200;
 const EVENTS_BYTES = 1 << 20;
 const firstKey = new Uint8Array(4);
-const noEndpoint: Endpoint = { address: [0, 0, 0, 0], port: 0 };
+const noIpEndpoint: IpEndpoint = { address: [0, 0, 0, 0], port: 0 };
 
 export class Steering implements Disposable {
   readonly instance: string;
@@ -74,10 +74,10 @@ export class Steering implements Disposable {
     deadlineNs: 0,
     daemonTgid: 0,
     unused: 0,
-    daemon4: noEndpoint,
-    daemon6: noEndpoint,
-    host4: noEndpoint,
-    host6: noEndpoint,
+    daemon4: noIpEndpoint,
+    daemon6: noIpEndpoint,
+    host4: noIpEndpoint,
+    host6: noIpEndpoint,
   };
   #watch: FdWatch | null = null;
   #beat: NodeJS.Timeout | null = null;
@@ -167,8 +167,8 @@ export class Steering implements Disposable {
 
   /** From now on connections are steered, for as long as this process says so several times a second. */
   serve(service: Service): void {
-    const at = (one: Service['ipv4'], port: boolean): Endpoint =>
-      one === undefined ? noEndpoint : { address: endpointOf(asAddress(one)).address, port: port ? one.port : 0 };
+    const at = (one: Service['ipv4'], port: boolean): IpEndpoint =>
+      one === undefined ? noIpEndpoint : { address: endpointOf(asAddress(one)).address, port: port ? one.port : 0 };
     this.#settings = {
       ...this.#settings,
       daemonTgid: this.#object.run('steer_whoami'),
@@ -202,13 +202,13 @@ export class Steering implements Disposable {
   }
 
   /** A peer says that somebody listens there: connects to it may be carried. */
-  announce(endpoint: Endpoint, peer = 0): void {
+  announce(endpoint: IpEndpoint, peer = 0): void {
     const bytes = new Uint8Array(ANNOUNCEMENT_BYTES);
     writeAnnouncement(new DataView(bytes.buffer), 0, { peer, flags: 0 });
     this.#maps.announced.update(endpointBytes(endpoint), bytes);
   }
 
-  withdraw(endpoint: Endpoint): void {
+  withdraw(endpoint: IpEndpoint): void {
     this.#maps.announced.delete(endpointBytes(endpoint));
   }
 
@@ -218,12 +218,12 @@ export class Steering implements Disposable {
   }
 
   /** Before calling a server from `local`: whom the server shall see. */
-  nameCaller(local: Address, client: Address): void {
-    this.#connections.nameCaller(local, client);
+  setTrueClient(local: Address, client: Address): void {
+    this.#connections.setTrueClient(local, client);
   }
 
-  forgetCaller(local: Address): void {
-    this.#connections.forgetCaller(local);
+  forgetTrueClient(local: Address): void {
+    this.#connections.forgetTrueClient(local);
   }
 
   /** Connects that a rule was about, and listeners that came and went. */

@@ -6,11 +6,11 @@ import { BpfMap, monotonicNs } from '../native/index.ts';
 import {
   CONNECTION_BYTES,
   type Connection,
-  type Endpoint,
+  type IpEndpoint,
   RULE_SET_BYTES,
   type RuleSet,
   readConnection,
-  readEndpoint,
+  readIpEndpoint,
   readRuleSet,
   readSettings,
   SETTINGS_BYTES,
@@ -76,8 +76,8 @@ export class SteeringView implements Disposable {
     return Object.fromEntries(counts);
   }
 
-  get announced(): readonly Endpoint[] {
-    return [...this.#map('announced').keys()].map((key) => readEndpoint(new DataView(key.buffer), 0));
+  get announced(): readonly IpEndpoint[] {
+    return [...this.#map('announced').keys()].map((key) => readIpEndpoint(new DataView(key.buffer), 0));
   }
 
   /** The last connects, the newest first. */

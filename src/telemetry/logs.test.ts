@@ -7,9 +7,9 @@ import {
   isConnectionHeard,
   publishConnection,
   publishDaemon,
+  publishError,
   publishLink,
   publishPeer,
-  publishTrouble,
 } from '../status/events.ts';
 import { Logs, type LogsOptions } from './logs.ts';
 
@@ -18,7 +18,7 @@ function publishAll(): void {
   publishDaemon({ what: 'ready', node: 'a', instance: 'millrace', detail: '' });
   publishPeer({ peer: 'b', address: '10.0.0.2:4790', state: 'down', reason: 'connect: ECONNREFUSED' });
   publishLink({ peer: 'b', link: 0, lane: 1, state: 'up', wire: 'shm', reason: '' });
-  publishTrouble({ where: 'etcd', message: 'watch /millrace: gone', code: 'ECONNRESET', peer: '' });
+  publishError({ where: 'etcd', message: 'watch /millrace: gone', code: 'ECONNRESET', peer: '' });
   publishConnection(opened);
 }
 
@@ -46,7 +46,7 @@ function captured(options: LogsOptions = {}): Disposable & { readonly logs: Logs
 describe('the log', () => {
   test('shows nothing that a program put into a message to fool its reader', () => {
     using world = captured({ format: 'text' });
-    publishTrouble({ where: 'x', message: 'a\u001b[2Jb\nERROR c', code: '', peer: '' });
+    publishError({ where: 'x', message: 'a\u001b[2Jb\nERROR c', code: '', peer: '' });
     assert.equal(world.lines.length, 1);
     assert.match(world.lines[0] ?? '', /^[\d:.]{12} ERROR ab\\x0aERROR c\n$/);
   });
@@ -61,7 +61,7 @@ describe('the log', () => {
         ['info', 'daemon', 'daemon millrace on a: ready'],
         ['warn', 'peer', 'peer b (10.0.0.2:4790) is down: connect: ECONNREFUSED'],
         ['info', 'link', 'link 0 to b over shm is up'],
-        ['error', 'trouble', 'watch /millrace: gone'],
+        ['error', 'error', 'watch /millrace: gone'],
       ],
     );
     assert.deepEqual([said[3].node, said[3].code, said[3].where], ['a', 'ECONNRESET', 'etcd']);

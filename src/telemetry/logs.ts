@@ -41,7 +41,7 @@ export class Logs implements Disposable {
     this.#subscriptions.use(subscribe('link', (event) => logLink(logger, event)));
     this.#subscriptions.use(subscribe('daemon', (event) => logDaemon(logger, event)));
     this.#subscriptions.use(
-      subscribe('trouble', ({ message, ...event }) => logger.error({ event: 'trouble', ...event }, message)),
+      subscribe('error', ({ message, ...event }) => logger.error({ event: 'error', ...event }, message)),
     );
     this.#followConnections();
   }

@@ -6,10 +6,10 @@ export {
   type ControlSecurity,
   checkSecurity,
   type Dialed,
-  type DialTrouble,
+  type DialFailure,
   dial,
-  dialTrouble,
-  nameTrouble,
+  dialFailure,
+  nameMismatch,
   readable,
   TLS_FIRST_BYTE,
 } from './mutual-tls.ts';

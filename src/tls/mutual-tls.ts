@@ -43,7 +43,7 @@ export function checkSecurity(security: ControlSecurity): void {
 }
 
 /** Undefined when the certificate is for that peer; in words when it is not. */
-export function nameTrouble(certificate: X509Certificate, name: string): string | undefined {
+export function nameMismatch(certificate: X509Certificate, name: string): string | undefined {
   // `checkHost` gives the name that matched. It does not care for case, and peers' names do.
   const match = certificate.checkHost(name, { subject: 'always', wildcards: false, partialWildcards: false });
   if (match === name) return undefined;
@@ -68,21 +68,21 @@ export function dial(peer: DialedPeer, security: ControlSecurity, localAddress: 
     minVersion: TLS_VERSION,
     checkServerIdentity: (_host, { raw }) => {
       if (peer.name === undefined) return undefined;
-      const trouble = nameTrouble(new X509Certificate(raw), peer.name);
-      return trouble === undefined ? undefined : new UsageError(trouble);
+      const problem = nameMismatch(new X509Certificate(raw), peer.name);
+      return problem === undefined ? undefined : new UsageError(problem);
     },
   });
   return { socket, ready: 'secureConnect' };
 }
 
-export interface DialTrouble {
+export interface DialFailure {
   readonly reason: string;
   /** For people to mend: a peer that is just not there comes by itself. */
   readonly isFault: boolean;
 }
 
 /** Why a call failed. */
-export function dialTrouble(error: NodeJS.ErrnoException): DialTrouble {
+export function dialFailure(error: NodeJS.ErrnoException): DialFailure {
   const { code = '', message, syscall } = error;
   if (error instanceof UsageError) return { reason: message, isFault: true };
   if (code === 'ECONNREFUSED') return { reason: 'ECONNREFUSED (no daemon listens there)', isFault: false };

@@ -1,4 +1,4 @@
-// How two nodes meet on a socket: who are you, welcome, and the queue pairs climb.
+// How two nodes meet on a socket: who are you, welcome, and the queue pairs modifyToRts.
 
 import type { Socket } from 'node:net';
 import { MillraceError } from '../errors.ts';

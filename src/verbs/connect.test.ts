@@ -3,7 +3,7 @@ import { duplexPair } from 'node:stream';
 import { describe, test } from 'node:test';
 import { readLine, writeLine } from '../json-lines/line.ts';
 import { paperDevice } from './fixtures/paper-device.ts';
-import { access, climb, connectQp, decodeEndpoint, localEndpoint, type Qp } from './index.ts';
+import { access, connectQp, decodeQpEndpoint, localQpEndpoint, modifyToRts, type Qp } from './index.ts';
 
 function paperQp(): Qp {
   const device = paperDevice();
@@ -17,7 +17,7 @@ describe('connecting a QP', () => {
     const [here] = duplexPair();
     const qp = paperQp();
     qp.init();
-    climb(qp, localEndpoint(qp), localEndpoint(paperQp()));
+    modifyToRts(qp, localQpEndpoint(qp), localQpEndpoint(paperQp()));
     await assert.rejects(connectQp(here, qp), { code: 'MILLRACE_ERR_USAGE', message: /it is in RTS already/ });
     const device = paperDevice();
     const datagrams = device.createPd().createQp({ type: 'UD', sendCq: device.createCq() });
@@ -85,18 +85,18 @@ describe('connecting a QP', () => {
     const connecting = connectQp(here, one).then(() => {
       isConnected = true;
     });
-    const remote = decodeEndpoint(await readLine(there));
+    const remote = decodeQpEndpoint(await readLine(there));
     other.init();
-    const local = localEndpoint(other);
+    const local = localQpEndpoint(other);
     writeLine(there, { v: 1, ...local });
     assert.deepEqual(await readLine(there), { ready: one.number });
     assert.equal(isConnected, false);
-    climb(other, local, remote);
+    modifyToRts(other, local, remote);
     writeLine(there, { ready: other.number });
     await connecting;
   });
 });
 
 function encoded(): object {
-  return { v: 1, ...localEndpoint(paperQp()) };
+  return { v: 1, ...localQpEndpoint(paperQp()) };
 }

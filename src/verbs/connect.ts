@@ -1,16 +1,16 @@
-// Connecting two QPs over a socket: both sides tell what they are, climb to RTS, and wait until the other has, too.
+// Connecting two QPs over a socket: both sides tell what they are, modifyToRts to RTS, and wait until the other has, too.
 
 import type { Duplex } from 'node:stream';
 import { MillraceError, UsageError } from '../errors.ts';
 import { readLine, writeLine } from '../json-lines/index.ts';
 import { access } from './access.ts';
-import { decodeEndpoint, type Endpoint, encodeEndpoint, localEndpoint, randomPsn } from './endpoint.ts';
+import { decodeQpEndpoint, encodeQpEndpoint, localQpEndpoint, type QpEndpoint, randomPsn } from './endpoint.ts';
 import { Mr, type RemoteRegion } from './mr.ts';
 import type { Qp } from './qp.ts';
 import type { Mtu } from './qp-state.ts';
 
 /** What the two sides need not agree on. The numbers are codes of the InfiniBand specification: see QpAttributes. */
-export interface ClimbOptions {
+export interface ModifyToRtsOptions {
   readonly minRnrTimer?: number;
   /** Default 18: about a second, seven times. A peer in software may be busy with something else for a while. */
   readonly timeout?: number;
@@ -21,7 +21,7 @@ export interface ClimbOptions {
   readonly gidIndex?: number | undefined;
 }
 
-export interface ConnectOptions<Name extends string = string> extends ClimbOptions {
+export interface ConnectOptions<Name extends string = string> extends ModifyToRtsOptions {
   /** What the peer may reach. A region gets a key of its own for this peer; give `mr.remote(rkey)` to choose one. */
   readonly regions?: Readonly<Record<string, Mr | RemoteRegion>>;
   /** Regions the peer must offer. */
@@ -30,14 +30,14 @@ export interface ConnectOptions<Name extends string = string> extends ClimbOptio
 }
 
 export interface Connected<Name extends string = string> {
-  readonly local: Endpoint;
-  readonly remote: Endpoint;
+  readonly local: QpEndpoint;
+  readonly remote: QpEndpoint;
   /** The peer's, by name. */
   readonly regions: Readonly<Record<Name, RemoteRegion>>;
 }
 
 /** From INIT to RTS. */
-export function climb(qp: Qp, local: Endpoint, remote: Endpoint, options: ClimbOptions = {}): void {
+export function modifyToRts(qp: Qp, local: QpEndpoint, remote: QpEndpoint, options: ModifyToRtsOptions = {}): void {
   const { maxRdAtomic = Math.min(16, qp.pd.device.attributes.maxRdAtomic) } = options;
   const { minRnrTimer = 12, timeout = 18, retryCount = 7, rnrRetry = 7, gidIndex } = options;
   qp.modify('RTR', {
@@ -65,19 +65,19 @@ export async function connectQp<const Name extends string = string>(
   if (qp.type !== 'RC') throw new UsageError(`connect QP ${qp.number}: only RC is connected, this is ${qp.type}`);
   if (qp.state === 'RESET') qp.init();
   if (qp.state !== 'INIT') throw new UsageError(`connect QP ${qp.number}: it is in ${qp.state} already`);
-  const local = localEndpoint(qp, randomPsn(), offered(qp, regions));
+  const local = localQpEndpoint(qp, randomPsn(), offered(qp, regions));
   const lines = signal === undefined ? {} : { signal };
 
   // Between two lines nobody else listens; the next read tells what happened.
   const ignore = (): void => {};
   socket.on('error', ignore);
   try {
-    writeLine(socket, encodeEndpoint(local));
-    const remote = decodeEndpoint(await readLine(socket, lines));
+    writeLine(socket, encodeQpEndpoint(local));
+    const remote = decodeQpEndpoint(await readLine(socket, lines));
     for (const name of expect) {
       if (!(name in remote.regions)) throw failed(qp, `the peer does not offer the region ${name}`);
     }
-    climb(qp, local, remote, climbing);
+    modifyToRts(qp, local, remote, climbing);
     // Who sends before the other side is in RTR is not heard.
     writeLine(socket, { ready: qp.number });
     const answer = await readLine(socket, lines);
@@ -101,7 +101,7 @@ function offered(qp: Qp, regions: Readonly<Record<string, Mr | RemoteRegion>>): 
   );
 }
 
-function isReady(answer: unknown, remote: Endpoint): boolean {
+function isReady(answer: unknown, remote: QpEndpoint): boolean {
   return typeof answer === 'object' && answer !== null && 'ready' in answer && answer.ready === remote.qpNumber;
 }
 

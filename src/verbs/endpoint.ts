@@ -7,7 +7,7 @@ import type { RemoteRegion } from './mr.ts';
 import type { Qp } from './qp.ts';
 import type { Mtu } from './qp-state.ts';
 
-export interface Endpoint {
+export interface QpEndpoint {
   readonly qpNumber: number;
   /** The first packet sequence number this side sends. */
   readonly psn: number;
@@ -28,22 +28,22 @@ export function randomPsn(): number {
 }
 
 /** This side's endpoint, by the device's first port. */
-export function localEndpoint(
+export function localQpEndpoint(
   qp: Qp,
   psn: number = randomPsn(),
   regions: Readonly<Record<string, RemoteRegion>> = {},
-): Endpoint {
+): QpEndpoint {
   const { gids, gidIndex = 0, lid, activeMtu } = qp.pd.device.port();
   return { qpNumber: qp.number, psn, gid: gids[gidIndex] ?? '::', lid, mtu: activeMtu, regions };
 }
 
 /** As plain data for one line of JSON. */
-export function encodeEndpoint(endpoint: Endpoint): object {
+export function encodeQpEndpoint(endpoint: QpEndpoint): object {
   return { v: version, ...endpoint };
 }
 
 /** Checks everything: the other side may be anybody. */
-export function decodeEndpoint(value: unknown): Endpoint {
+export function decodeQpEndpoint(value: unknown): QpEndpoint {
   const fields = fieldsOf(value, 'its endpoint');
   if (fields.v !== version) throw refused(`it speaks version ${shown(fields.v)} of the exchange, not ${version}`);
   const { gid, mtu } = fields;

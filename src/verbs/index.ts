@@ -16,11 +16,11 @@ export {
   statusName,
 } from './completion.ts';
 export { CompletionError } from './completion-error.ts';
-export { type ClimbOptions, type Connected, type ConnectOptions, climb, connectQp } from './connect.ts';
+export { type Connected, type ConnectOptions, connectQp, type ModifyToRtsOptions, modifyToRts } from './connect.ts';
 export { Cq, type CqOptions } from './cq.ts';
 export { Device, type DeviceEvents } from './device.ts';
 export { DrivenChannel } from './driven-channel.ts';
-export { decodeEndpoint, type Endpoint, encodeEndpoint, localEndpoint, randomPsn } from './endpoint.ts';
+export { decodeQpEndpoint, encodeQpEndpoint, localQpEndpoint, type QpEndpoint, randomPsn } from './endpoint.ts';
 export { formatGid, type Gid, gidBytes } from './gid.ts';
 export { Mr, type RemoteRegion } from './mr.ts';
 export { type AllocateOptions, Pd, type RegisterOptions } from './pd.ts';

@@ -186,7 +186,7 @@ export interface ProviderQp {
   /** The peer's region in this process, to be written in place; throws UnsupportedError where the wire cannot. */
   mapRemote(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow>;
   /** An eventfd that the peer rings by `RemoteWindow.ring`, once it has mapped something of ours. Only for epoll. */
-  readonly bellFd?: number | undefined;
+  readonly doorbellFd?: number | undefined;
   close(): void;
 }
 

@@ -122,9 +122,9 @@ export class Qp extends VerbsObject {
    * Rung by the peer through the window that `mapRemote` gave it: for epoll, edge-triggered, so that nobody needs to read
    * it. Undefined where the wire maps nothing.
    */
-  get bellFd(): number | undefined {
+  get doorbellFd(): number | undefined {
     this.checkOpen();
-    return this.#qp.bellFd;
+    return this.#qp.doorbellFd;
   }
 
   /** Throws what a completion of this QP says, unless it succeeded. */

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { type PaperQp, paperDevice } from './fixtures/paper-device.ts';
-import { type Cq, climb, type Device, localEndpoint, type Mr, type Qp, Requests, sendRow } from './index.ts';
+import { type Cq, type Device, localQpEndpoint, type Mr, modifyToRts, type Qp, Requests, sendRow } from './index.ts';
 
 interface Fixture {
   readonly device: Device;
@@ -17,7 +17,7 @@ function connected(device: Device, cq: Cq, depth = 4): { qp: Qp; paper: PaperQp 
   const pd = device.createPd();
   const qp = pd.createQp({ sendCq: cq, sendRequests: depth, receiveRequests: depth });
   qp.init();
-  climb(qp, localEndpoint(qp), localEndpoint(qp));
+  modifyToRts(qp, localQpEndpoint(qp), localQpEndpoint(qp));
   return { qp, paper: qp.provided as PaperQp };
 }
 
@@ -175,12 +175,12 @@ describe('requests as promises', () => {
   test('nothing keeps the process alive once nobody waits', async () => {
     const code = `
       import { paperDevice } from '${new URL('./fixtures/paper-device.ts', import.meta.url).href}';
-      import { climb, localEndpoint, Requests } from '${new URL('./index.ts', import.meta.url).href}';
+      import { modifyToRts, localQpEndpoint, Requests } from '${new URL('./index.ts', import.meta.url).href}';
       const device = paperDevice();
       const cq = device.createCq({ channel: device.createChannel() });
       const qp = device.createPd().createQp({ sendCq: cq });
       qp.init();
-      climb(qp, localEndpoint(qp), localEndpoint(qp));
+      modifyToRts(qp, localQpEndpoint(qp), localQpEndpoint(qp));
       const requests = new Requests(qp);
       const mr = qp.pd.allocate({ sizeBytes: 64 });
       requests.receive(mr, 0, 64).catch((error) => console.log(error.code));

@@ -80,7 +80,7 @@ export function rtsAttributes(psn: number, options: ConnectOptions = {}): QpAttr
 }
 
 /** From RESET as far up as asked. */
-export function climb(qp: Qp, to: QpState, psn: number, peer: PeerOf, options: ConnectOptions = {}): void {
+export function modifyToRts(qp: Qp, to: QpState, psn: number, peer: PeerOf, options: ConnectOptions = {}): void {
   if (to === 'RESET') return;
   qp.modify('INIT', initAttributes(options.access));
   if (to === 'INIT') return;
@@ -102,8 +102,8 @@ export function connectPair(
 ): void {
   const leftPeer = { device: right.pd.device, qpNumber: right.number, psn: PSN_OF_RIGHT };
   const rightPeer = { device: left.pd.device, qpNumber: left.number, psn: PSN_OF_LEFT };
-  climb(left, 'RTR', PSN_OF_LEFT, leftPeer, forLeft);
-  climb(right, 'RTR', PSN_OF_RIGHT, rightPeer, forRight);
+  modifyToRts(left, 'RTR', PSN_OF_LEFT, leftPeer, forLeft);
+  modifyToRts(right, 'RTR', PSN_OF_RIGHT, rightPeer, forRight);
   left.modify('RTS', rtsAttributes(PSN_OF_LEFT, forLeft));
   right.modify('RTS', rtsAttributes(PSN_OF_RIGHT, forRight));
 }

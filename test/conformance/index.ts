@@ -3,10 +3,10 @@
 import { channels } from './channels.ts';
 import { flags } from './flags.ts';
 import { keys } from './keys.ts';
-import { ladder } from './ladder.ts';
 import { lifetimes } from './lifetimes.ts';
 import { localErrors } from './local-errors.ts';
 import { opcodes } from './opcodes.ts';
+import { ladder } from './qp-states.ts';
 import { queues } from './queues.ts';
 import { remoteErrors } from './remote-errors.ts';
 import { retries } from './retries.ts';

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
-import { climb, PSN_OF_LEFT, PSN_OF_RIGHT } from './connect.ts';
+import { modifyToRts, PSN_OF_LEFT, PSN_OF_RIGHT } from './connect.ts';
 import { type ConformanceTarget, conforms } from './target.ts';
 import { settle, turn } from './wait.ts';
 
@@ -72,12 +72,12 @@ export function retries(target: ConformanceTarget): void {
     conforms(target, 'a peer that comes late is found', { isConnected: false }, async (rig) => {
       const { left, right } = rig;
       const peer = { device: right.device, qpNumber: right.qp.number, psn: PSN_OF_RIGHT };
-      climb(left.qp, 'RTS', PSN_OF_LEFT, peer, rig.connectOptions('left'));
+      modifyToRts(left.qp, 'RTS', PSN_OF_LEFT, peer, rig.connectOptions('left'));
       left.put(0, 'early');
       left.post((batch) => batch.send(1).sge(...left.at(0, 5)));
       assert.deepEqual(await settle(left.sendCq, 50), []);
       const back = { device: left.device, qpNumber: left.qp.number, psn: PSN_OF_LEFT };
-      climb(right.qp, 'RTS', PSN_OF_RIGHT, back, rig.connectOptions('right'));
+      modifyToRts(right.qp, 'RTS', PSN_OF_RIGHT, back, rig.connectOptions('right'));
       right.receive(2, 0, 8);
       assert.deepEqual(await left.sentStatuses(), ['1:SUCCESS']);
       assert.deepEqual(await right.receivedStatuses(), ['2:SUCCESS']);
@@ -88,7 +88,7 @@ export function retries(target: ConformanceTarget): void {
     conforms(target, 'a QP number that nobody has is RETRY_EXC_ERR', unconnected, async (rig) => {
       const { left, right } = rig;
       const nobody = { device: right.device, qpNumber: right.qp.number ^ 0x55_5555, psn: PSN_OF_RIGHT };
-      climb(left.qp, 'RTS', PSN_OF_LEFT, nobody, rig.connectOptions('left'));
+      modifyToRts(left.qp, 'RTS', PSN_OF_LEFT, nobody, rig.connectOptions('left'));
       left.post((batch) =>
         batch
           .write(1, right.mr.address, right.mr.rkey)

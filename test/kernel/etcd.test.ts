@@ -14,7 +14,7 @@ const WAIT_MS = 20_000;
 /** A directory whose every event is looked at. */
 class Node implements AsyncDisposable {
   readonly directory: EtcdDirectory;
-  readonly troubles: string[] = [];
+  readonly errors: string[] = [];
   /** The names of the peers, after each change. */
   readonly seen: string[] = [];
   readonly #waiting = new Set<() => void>();
@@ -28,8 +28,8 @@ class Node implements AsyncDisposable {
       prefix: '/millrace',
       leaseSeconds: 5,
       self: { name, host: '127.0.0.1', port },
-      onTrouble: (message) => {
-        this.troubles.push(message);
+      onError: (message) => {
+        this.errors.push(message);
         look();
       },
       onProblem: look,
@@ -55,7 +55,7 @@ class Node implements AsyncDisposable {
       if (isSo()) resolve();
     };
     const timer = setTimeout(() => {
-      const state = { peers: this.directory.peers, problem: this.problem, troubles: this.troubles };
+      const state = { peers: this.directory.peers, problem: this.problem, errors: this.errors };
       reject(new Error(`waited in vain until ${what}: ${JSON.stringify(state)}`));
     }, WAIT_MS);
     this.#waiting.add(look);
@@ -99,13 +99,13 @@ describe('peers by etcd', () => {
     await etcd.put('/millrace2/nodes/x', 'not ours');
     await using a = new Node(etcd, 'a', 1);
     await a.sees('good');
-    assert.equal(a.troubles.length, 4, a.troubles.join('\n'));
+    assert.equal(a.errors.length, 4, a.errors.join('\n'));
     // Junk that comes while watching; a good node that becomes junk is gone.
     await etcd.put('/millrace/nodes/later', '{"v":2}');
     await etcd.put('/millrace/nodes/good', '{"v":1,"host":"10.0.0.2","port":0}');
     await a.sees('');
-    assert.match(a.troubles.join('\n'), /ignored an entry 'later' of etcd: its version is not 1/);
-    assert.match(a.troubles.join('\n'), /ignored an entry 'good' of etcd: its port is none/);
+    assert.match(a.errors.join('\n'), /ignored an entry 'later' of etcd: its version is not 1/);
+    assert.match(a.errors.join('\n'), /ignored an entry 'good' of etcd: its port is none/);
   });
 
   test('a node that follows another at the same place takes its entry over, and nobody sees it leave', async () => {
@@ -124,14 +124,14 @@ describe('peers by etcd', () => {
     await b.sees('a');
     assert.deepEqual(b.seen, ['a', 'a c', 'a']);
     assert.deepEqual(next.seen.slice(0, 1), ['b c'], 'who was known never vanished');
-    assert.deepEqual([...next.troubles, ...b.troubles], []);
+    assert.deepEqual([...next.errors, ...b.errors], []);
   });
 
   test('who was known before stays known while etcd is away, and for a while after it was missing there', async () => {
     const known = [{ name: 'x', host: '127.0.0.1', port: 9, source: 'etcd' }] as const;
     await etcd.stop();
     await using a = new Node(etcd, 'a', 1, { known });
-    await a.until('etcd was missed', () => a.troubles.length > 0);
+    await a.until('etcd was missed', () => a.errors.length > 0);
     assert.equal(a.names, 'x');
     await etcd.resume();
     await a.isFine();
@@ -147,7 +147,7 @@ describe('peers by etcd', () => {
     await b.directory.close();
     await b.directory.close();
     await a.sees('');
-    assert.deepEqual([...a.troubles, ...b.troubles], []);
+    assert.deepEqual([...a.errors, ...b.errors], []);
   });
 
   test('a node that is killed is forgotten when its lease ends', async () => {
@@ -265,8 +265,8 @@ describe('peers by etcd', () => {
     const endpoints = ['http://127.0.0.1:1', etcd.endpoint];
     await using a = new Node(etcd, 'a', 1, { endpoints });
     await a.isFine();
-    assert.match(a.troubles[0] ?? '', /^etcd http:\/\/127\.0\.0\.1:1: .*: ECONNREFUSED/);
-    assert.equal(a.troubles.length, 1);
+    assert.match(a.errors[0] ?? '', /^etcd http:\/\/127\.0\.0\.1:1: .*: ECONNREFUSED/);
+    assert.equal(a.errors.length, 1);
   });
 
   test('a user and password are asked for, and a wrong one is told', async () => {
@@ -276,7 +276,7 @@ describe('peers by etcd', () => {
     await etcd.call('auth/enable', {});
     await using wrong = new Node(etcd, 'a', 1, { username: 'root', password: 'guess' });
     await wrong.until('it is told', () => /auth\/authenticate: .*invalid user ID or password/.test(wrong.problem));
-    assert.doesNotMatch(wrong.troubles.join(), /guess/);
+    assert.doesNotMatch(wrong.errors.join(), /guess/);
     await using nobody = new Node(etcd, 'a', 1);
     await nobody.until('it is told', () => /etcdserver: /.test(nobody.problem));
     await using a = new Node(etcd, 'a', 1, { username: 'root', password: 'secret' });

@@ -80,7 +80,7 @@ async function speedBeside(neighbour: ChildProcess, honest: ChildProcess, ms: nu
 
 const someSeed = (): string => String(Date.now() % 1_000_000);
 
-test('a guest that scribbles over its rings and calls troubles no other', { timeout: TIMEOUT_MS }, async (context) => {
+test('a guest that scribbles over its rings and calls errors no other', { timeout: TIMEOUT_MS }, async (context) => {
   await using world = new World(await BackendProcess.start());
   const honest = await world.start('honest');
   const busy = await world.start('busy');

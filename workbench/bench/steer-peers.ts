@@ -27,7 +27,7 @@ export interface PeerHosts {
 }
 
 /** Where the client calls. */
-export interface Door {
+export interface Acceptor {
   readonly address: string;
   readonly port: number;
 }
@@ -90,7 +90,7 @@ export class SteerPeers implements AsyncDisposable {
   }
 
   /** The figure that the client gives. `at`: a port of the server, unless another door leads there. */
-  async run({ kind, amount, ms }: PeerJob, at: number | Door, signal: AbortSignal): Promise<number> {
+  async run({ kind, amount, ms }: PeerJob, at: number | Acceptor, signal: AbortSignal): Promise<number> {
     const { address, port } = typeof at === 'number' ? { address: this.#address, port: at } : at;
     this.#client.write(`${kind} ${address} ${port} ${amount} ${Math.ceil(ms)}`);
     const figure = Number(await this.#client.line(signal));

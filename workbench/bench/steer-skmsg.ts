@@ -2,9 +2,9 @@
 //
 //   steer-skmsg CGROUP INSTANCE ADDRESS:PORT
 
-import { Lane, LaneDriver } from '../../src/loop/index.ts';
+import { EventLoop, LoopDriver } from '../../src/loop/index.ts';
 import { type Address, formatAddress, pollEvents, SharedMemory } from '../../src/native/index.ts';
-import { type ProxyConnection, parseEndpoint, parseRule, Steering } from '../../src/steering/index.ts';
+import { type ProxyConnection, parseIpEndpoint, parseRule, Steering } from '../../src/steering/index.ts';
 
 const CHUNK_BYTES = 256 * 1024;
 /** Enough for the connections that have closed and whose FIN is still held back. */
@@ -14,14 +14,14 @@ const RETRY_MS = 1;
 
 /** One direction. */
 class Way {
-  readonly #lane: Lane;
+  readonly #lane: EventLoop;
   readonly #memory: SharedMemory;
   readonly #from: ProxyConnection;
   readonly #to: ProxyConnection;
   #token: number | null = null;
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(lane: Lane, memory: SharedMemory, from: ProxyConnection, to: ProxyConnection) {
+  constructor(lane: EventLoop, memory: SharedMemory, from: ProxyConnection, to: ProxyConnection) {
     this.#lane = lane;
     this.#memory = memory;
     this.#from = from;
@@ -62,7 +62,7 @@ function pairName(local: Address, remote: Address): string {
   return `${formatAddress(local)} ${formatAddress(remote)}`;
 }
 
-function carry(lane: Lane, memory: SharedMemory, ends: readonly [ProxyConnection, ProxyConnection]): void {
+function carry(lane: EventLoop, memory: SharedMemory, ends: readonly [ProxyConnection, ProxyConnection]): void {
   const [one, other] = ends;
   const ways = [new Way(lane, memory, one, other), new Way(lane, memory, other, one)];
   let open = ends.length;
@@ -78,9 +78,9 @@ function carry(lane: Lane, memory: SharedMemory, ends: readonly [ProxyConnection
 const [cgroup = '', instance = '', server = ''] = process.argv.slice(2);
 const rules = [parseRule(`skmsg to ${server}`)];
 const steering = Steering.create({ instance, cgroup, rules });
-const lane = new Lane();
+const lane = new EventLoop();
 const memory = SharedMemory.create({ sizeBytes: CHUNK_BYTES });
-const driver = new LaneDriver(lane);
+const driver = new LoopDriver(lane);
 const pool = steering.openSkmsgPool({ size: POOL_SIZE });
 /** Ends whose other end has not been heard of. */
 const waiting = new Map<string, ProxyConnection>();
@@ -94,7 +94,7 @@ pool.onConnection((connection) => {
   waiting.delete(pairName(remote, local));
   carry(lane, memory, [connection, partner]);
 });
-steering.announce(parseEndpoint(server));
+steering.announce(parseIpEndpoint(server));
 steering.serve({});
 process.once('SIGTERM', () => {
   steering.stopServing();

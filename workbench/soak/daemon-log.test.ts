@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { isExpected } from './daemon-log.ts';
 
 describe('the log of a daemon in a soak', () => {
-  test('a stack, a lie of a peer and a lane in trouble are not expected', () => {
+  test('a stack, a protocol error of a peer and an error of a lane are not expected', () => {
     for (const line of [
       'TypeError: x is not a function',
       JSON.stringify({ level: 'error', where: 'channel', msg: 'peer b broke the rules' }),

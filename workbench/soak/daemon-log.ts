@@ -1,4 +1,4 @@
-// What the daemons of a soak said, and what of it must not be: faults explain troubles with peers and etcd, nothing else.
+// What the daemons of a soak said, and what of it must not be: faults explain errors with peers and etcd, nothing else.
 
 import { createInterface } from 'node:readline';
 import type { LabDaemon } from '../worlds/index.ts';
@@ -9,7 +9,7 @@ interface Line {
   readonly msg?: unknown;
 }
 
-/** Where troubles come from when a wire is cut, and a peer or etcd is gone. */
+/** Where errors come from when a wire is cut, and a peer or etcd is gone. */
 const expected = new Set<unknown>(['control', 'etcd']);
 const KEPT_LINES = 50;
 

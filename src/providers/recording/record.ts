@@ -230,8 +230,8 @@ class Recording {
       get peer() {
         return inner.peer;
       },
-      get bellFd() {
-        return inner.bellFd;
+      get doorbellFd() {
+        return inner.doorbellFd;
       },
       modify: (to, attributes) =>
         writer.record({ call: 'modify', qp: id, to, attributes: { ...attributes } }, () =>

@@ -117,19 +117,19 @@ export class Caller implements Disposable {
       if (this.#wait.mayLook(nowNs)) {
         if (nowNs - lookedNs < LOOK_NS) continue;
         lookedNs = nowNs;
-        this.#takeBell(name);
+        this.#takeDoorbell(name);
         continue;
       }
       // Said first, then looked once more: partner is the backend, which replies and then looks whether somebody waits.
       Atomics.store(area, areaWord.guestWaits, 1);
       if (Atomics.load(area, areaWord.replySequence) === this.#sequence) break;
-      if (this.#poller.wait(NAP_NS) > 0) this.#takeBell(name);
+      if (this.#poller.wait(NAP_NS) > 0) this.#takeDoorbell(name);
     }
     this.#wait.found(nowNs);
     Atomics.store(area, areaWord.guestWaits, 0);
   }
 
-  #takeBell(name: CallName): void {
+  #takeDoorbell(name: CallName): void {
     if (!this.#transport.take()) this.#giveUp(name, 'it has ended, or ended the connection');
     this.#owner.onRung();
   }

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
-import { climb } from '../../../test/conformance/connect.ts';
+import { modifyToRts } from '../../../test/conformance/connect.ts';
 import { drain, until } from '../../../test/conformance/wait.ts';
 import { Poller, pollEvents, SharedMemory } from '../../native/index.ts';
 import { BackendProcess } from '../../remoting/backend/fixtures/backend-process.ts';
@@ -28,8 +28,8 @@ function loop(device: Device): Loop {
   const pd = device.createPd();
   const cq = device.createCq({ channel: device.createChannel() });
   const [one, two] = [pd.createQp({ sendCq: cq }), pd.createQp({ sendCq: cq })];
-  climb(one, 'RTS', 1, { device, qpNumber: two.number, psn: 2 });
-  climb(two, 'RTS', 2, { device, qpNumber: one.number, psn: 1 });
+  modifyToRts(one, 'RTS', 1, { device, qpNumber: two.number, psn: 2 });
+  modifyToRts(two, 'RTS', 2, { device, qpNumber: one.number, psn: 1 });
   return { pd, cq, one, two };
 }
 
@@ -121,7 +121,7 @@ describe('a remote device', () => {
     using device = openRemoteDevice('soft-shm', { socketPath });
     const { one } = loop(device);
     await assert.rejects(one.mapRemote(1, 1, 1), { code: 'MILLRACE_ERR_UNSUPPORTED' });
-    assert.equal(one.bellFd, undefined);
+    assert.equal(one.doorbellFd, undefined);
   });
 
   test('whose unsignalled requests never end goes on all the same', async () => {

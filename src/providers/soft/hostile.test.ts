@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { climb } from '../../../test/conformance/connect.ts';
+import { modifyToRts } from '../../../test/conformance/connect.ts';
 import { Rig } from '../../../test/conformance/rig.ts';
 import { reap, turn, until } from '../../../test/conformance/wait.ts';
 import type { Qp } from '../index.ts';
@@ -23,7 +23,7 @@ function victimOf(rig: Rig): Qp {
   const qp = rig.right.createQp();
   const { gid, lid, qpNumber } = IMPOSTOR;
   const attributes = { path: { gid, lid }, timeout: 20, maxDestRdAtomic: 4 };
-  climb(qp, 'RTS', 100, { device: rig.right.device, qpNumber, psn: 100 }, { attributes });
+  modifyToRts(qp, 'RTS', 100, { device: rig.right.device, qpNumber, psn: 100 }, { attributes });
   rig.right.receive(1, 0, 64, qp);
   return qp;
 }

@@ -15,7 +15,7 @@ export interface DirectAccess {
   execute(words: Uint32Array, row: number, local: Pieces): boolean;
   isMapped(rkey: number): boolean;
   map(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow>;
-  readonly bellFd: number;
+  readonly doorbellFd: number;
 }
 
 export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, ResponderOwner {
@@ -162,8 +162,8 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
       : this.#direct.map(rkey, address, sizeBytes);
   }
 
-  override get bellFd(): number | undefined {
-    return this.#direct?.bellFd;
+  override get doorbellFd(): number | undefined {
+    return this.#direct?.doorbellFd;
   }
 
   protected override disconnect(): void {

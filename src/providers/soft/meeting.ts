@@ -61,7 +61,7 @@ function key({ gid, lid }: Place, qpNumber: number): string {
 }
 
 /** Of two that look for each other, exactly one calls. */
-export function isCaller(here: Place, qp: LinkedQp): boolean {
+export function isDialer(here: Place, qp: LinkedQp): boolean {
   const { peerName } = qp;
   if (peerName === undefined) return false;
   const there = { gid: peerName.path.gid, lid: peerName.path.lid ?? 0 };

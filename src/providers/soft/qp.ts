@@ -215,7 +215,7 @@ export abstract class SoftQp implements ProviderQp, Marked {
     this.onFailed();
   }
 
-  get bellFd(): number | undefined {
+  get doorbellFd(): number | undefined {
     return undefined;
   }
 

@@ -275,12 +275,12 @@ export class ShmLink implements ByteStream, DirectAccess {
       sizeBytes: region.sizeBytes,
     } as const;
     if ((allowed & writing) !== 0) {
-      this.#tell(grant, [region.memory.fd, this.bellFd]);
+      this.#tell(grant, [region.memory.fd, this.doorbellFd]);
       return;
     }
     // Read only, and the kernel sees to it.
     using readable = Fd.open(`/proc/self/fd/${region.memory.fd}`, constants.O_RDONLY);
-    this.#tell(grant, [readable.fd, this.bellFd]);
+    this.#tell(grant, [readable.fd, this.doorbellFd]);
   }
 
   #answered(message: Exclude<ShmMessage, { kind: 'ask' }>, fd: Fd | undefined, bell: Fd | undefined): void {
@@ -319,7 +319,7 @@ export class ShmLink implements ByteStream, DirectAccess {
   }
 
   /** What the peer rings; see ProviderQp. */
-  get bellFd(): number {
+  get doorbellFd(): number {
     this.#bell ??= EventFd.create();
     return this.#bell.fd;
   }

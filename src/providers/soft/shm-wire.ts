@@ -17,7 +17,7 @@ import {
   HELLO_BYTES,
   type Hello,
   helloFrom,
-  isCaller,
+  isDialer,
   isExpected,
   MAX_PARKED,
   PARKED_NS,
@@ -93,7 +93,7 @@ export class ShmWire extends LinkWire {
   }
 
   establish(qp: LinkedQp): void {
-    if (isCaller(this, qp)) this.#call(qp);
+    if (isDialer(this, qp)) this.#call(qp);
     else for (const caller of this.#parked) this.#match(caller);
   }
 

@@ -13,7 +13,7 @@ import {
   HELLO_BYTES,
   type Hello,
   helloFrom,
-  isCaller,
+  isDialer,
   isExpected,
   MAX_PARKED,
   PARKED_NS,
@@ -122,7 +122,7 @@ export class TcpWire extends LinkWire {
   }
 
   establish(qp: LinkedQp): void {
-    if (isCaller(this, qp)) this.#call(qp);
+    if (isDialer(this, qp)) this.#call(qp);
     else for (const caller of this.#parked) this.#match(caller);
   }
 

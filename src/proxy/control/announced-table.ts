@@ -1,21 +1,21 @@
 // Who announced what: an endpoint is announced while at least one peer says so.
 
 import type { Address } from '../../native/index.ts';
-import { type Endpoint, formatEndpoint } from '../../steering/index.ts';
+import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 
 /** A peer that has more listeners than this is mistaken, or malicious. */
 export const MAX_ENDPOINTS_PER_PEER = 16_384;
 
 /** Where announcements go: the steering. */
 export interface AnnouncementSink {
-  announce(endpoint: Endpoint, peer: number): void;
-  withdraw(endpoint: Endpoint): void;
-  nameCaller(local: Address, client: Address): void;
-  forgetCaller(local: Address): void;
+  announce(endpoint: IpEndpoint, peer: number): void;
+  withdraw(endpoint: IpEndpoint): void;
+  setTrueClient(local: Address, client: Address): void;
+  forgetTrueClient(local: Address): void;
 }
 
 interface Entry {
-  readonly endpoint: Endpoint;
+  readonly endpoint: IpEndpoint;
   readonly peers: Set<number>;
 }
 
@@ -39,15 +39,15 @@ export class AnnouncedTable {
   }
 
   /** A peer that announced it. */
-  peerAt(endpoint: Endpoint): number | undefined {
-    const peers = this.#entries.get(formatEndpoint(endpoint))?.peers ?? [];
+  peerAt(endpoint: IpEndpoint): number | undefined {
+    const peers = this.#entries.get(formatIpEndpoint(endpoint))?.peers ?? [];
     for (const peer of peers) if (peer > 0) return peer;
     return undefined;
   }
 
   /** False when the peer has announced too many already. */
-  announce(endpoint: Endpoint, peer: number): boolean {
-    const key = formatEndpoint(endpoint);
+  announce(endpoint: IpEndpoint, peer: number): boolean {
+    const key = formatIpEndpoint(endpoint);
     const known = this.#entries.get(key);
     if (known?.peers.has(peer)) return true;
     const count = this.countOf(peer);
@@ -62,8 +62,8 @@ export class AnnouncedTable {
     return true;
   }
 
-  withdraw(endpoint: Endpoint, peer: number): void {
-    const key = formatEndpoint(endpoint);
+  withdraw(endpoint: IpEndpoint, peer: number): void {
+    const key = formatIpEndpoint(endpoint);
     const entry = this.#entries.get(key);
     if (entry === undefined || !entry.peers.delete(peer)) return;
     this.#counts.set(peer, this.countOf(peer) - 1);

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { UsageError } from '../../errors.ts';
 import { Heartbeat, hangUp, LineSplitter } from '../../json-lines/index.ts';
-import type { Endpoint } from '../../steering/index.ts';
+import type { IpEndpoint } from '../../steering/index.ts';
 import { readable } from '../../tls/index.ts';
 import {
   decodeMessage,
@@ -69,15 +69,15 @@ export class ControlConnection {
     return this.#socket instanceof TLSSocket;
   }
 
-  get isCaller(): boolean {
-    return this.#handshake.isCaller;
+  get isDialer(): boolean {
+    return this.#handshake.isDialer;
   }
 
   get roundTripMs(): number {
     return this.#heartbeat?.roundTripMs ?? -1;
   }
 
-  tell(kind: 'announce' | 'withdraw', endpoints: readonly Endpoint[]): void {
+  tell(kind: 'announce' | 'withdraw', endpoints: readonly IpEndpoint[]): void {
     for (let at = 0; at < endpoints.length; at += MAX_ENDPOINTS_PER_LINE) {
       this.#send({ kind, endpoints: endpoints.slice(at, at + MAX_ENDPOINTS_PER_LINE) });
     }

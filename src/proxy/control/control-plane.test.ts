@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { parseEndpoint } from '../../steering/index.ts';
+import { parseIpEndpoint } from '../../steering/index.ts';
 import { freePort, Party, type PartyOptions, peer, until } from './fixtures/party.ts';
 import { helloLine, Parrot, Stranger } from './fixtures/stranger.ts';
 import { makeNonce } from './handshake.ts';
@@ -60,8 +60,8 @@ describe('the control plane', { concurrency: true }, () => {
     const { a, b } = pair;
     assert.deepEqual(a.news, ['b up 2 shm,tcp caller']);
     assert.deepEqual(b.news.splice(0), ['a up 2 shm,tcp listener']);
-    a.plane.setListeners(['10.0.0.1:80', '[fd00::1]:80'].map(parseEndpoint));
-    a.plane.setListeners(['10.0.0.1:80', '10.0.0.1:81'].map(parseEndpoint));
+    a.plane.setListeners(['10.0.0.1:80', '[fd00::1]:80'].map(parseIpEndpoint));
+    a.plane.setListeners(['10.0.0.1:80', '10.0.0.1:81'].map(parseIpEndpoint));
     assert.equal(a.plane.sendLink('b', 3, { qp: 17 }), true);
     await until('b heard', () => b.news.length === 5);
     assert.deepEqual(b.news.splice(0), [
@@ -82,7 +82,7 @@ describe('the control plane', { concurrency: true }, () => {
     await a.plane.close('draining');
     await until('b heard bye', () => b.stateOf('a') === 'down');
     assert.deepEqual(b.news, ['a -10.0.0.1:80', 'a -10.0.0.1:81', 'a down: bye: draining']);
-    assert.deepEqual([...a.troubles, ...b.troubles], []);
+    assert.deepEqual([...a.errors, ...b.errors], []);
   });
 
   test('it does not matter who starts first, and until then each says what it waits for', async () => {
@@ -98,14 +98,14 @@ describe('the control plane', { concurrency: true }, () => {
       else assert.deepEqual([early.stateOf('a'), early.reasonOf('a')], ['connecting', 'waiting for a to call']);
       await using late = await start(second, first);
       await Promise.all([early.untilUp(second), late.untilUp(first)]);
-      assert.deepEqual([...early.troubles, ...late.troubles], []);
+      assert.deepEqual([...early.errors, ...late.errors], []);
     }
   });
 
   test('a set of listeners larger than a line reaches who connects later, in full', async () => {
     const [portA, portB] = [await freePort(), await freePort()];
     await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
-    a.plane.setListeners(Array.from({ length: 5000 }, (_, index) => parseEndpoint(`10.0.0.1:${index + 1}`)));
+    a.plane.setListeners(Array.from({ length: 5000 }, (_, index) => parseIpEndpoint(`10.0.0.1:${index + 1}`)));
     await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB });
     await until('b heard all', () => b.plane.peers()[0]?.listeners === 5000);
   });
@@ -114,7 +114,7 @@ describe('the control plane', { concurrency: true }, () => {
     const [portA, portB] = [await freePort(), await freePort()];
     const incarnations = [makeNonce(), makeNonce()];
     await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
-    a.plane.setListeners([parseEndpoint('10.0.0.1:80')]);
+    a.plane.setListeners([parseIpEndpoint('10.0.0.1:80')]);
     for (const incarnation of incarnations) {
       const hello = { incarnation, lanes: 1, wires: [] };
       await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB, hello });
@@ -150,8 +150,8 @@ describe('the control plane', { concurrency: true }, () => {
     await until('both came back', () => b.news.at(-1)?.startsWith('a up') === true);
     await a.untilUp('b');
     assert.ok(a.news.includes('b down: refused this daemon: index past the ring'));
-    await a.untilTrouble(/^peer b at 127.0.0.1 port \d+ refused this daemon: index past the ring$/);
-    await b.untilTrouble(/^peer a at 127.0.0.1 port \d+ was refused: index past the ring$/);
+    await a.untilError(/^peer b at 127.0.0.1 port \d+ refused this daemon: index past the ring$/);
+    await b.untilError(/^peer a at 127.0.0.1 port \d+ was refused: index past the ring$/);
   });
 
   test('peers come, go, and move while the others stay up', async () => {
@@ -180,9 +180,9 @@ describe('the control plane', { concurrency: true }, () => {
     );
     b.plane.setPeers([peer('a', a.port, '127.0.0.2')]);
     assert.equal(b.news.at(-1), 'a down: bye: the address of the peer has changed');
-    await b.untilTrouble(/a is expected from 127.0.0.2/);
+    await b.untilError(/a is expected from 127.0.0.2/);
     b.plane.setPeers([]);
-    await b.untilTrouble(/no peer is called a here/);
+    await b.untilError(/no peer is called a here/);
     b.plane.setPeers(fromA);
     await Promise.all([a.untilUp('b'), b.untilUp('a')]);
     assert.throws(() => b.plane.setPeers([peer('a', 1), peer('a', 2)]), { code: 'MILLRACE_ERR_USAGE' });

@@ -2,7 +2,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, UsageError } from '../../errors.ts';
-import { type Endpoint, formatEndpoint } from '../../steering/index.ts';
+import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial } from '../../tls/index.ts';
 import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
@@ -17,28 +17,28 @@ import type {
   HeartbeatSpec,
   PeerHello,
 } from './control-spec.ts';
+import { ErrorThrottle } from './error-throttle.ts';
 import { Handshake } from './handshake.ts';
-import { PeerCaller } from './peer-caller.ts';
-import { identifyCaller, localAddressFor } from './peer-identity.ts';
+import { PeerDialer } from './peer-dialer.ts';
+import { identifyDialer, localAddressFor } from './peer-identity.ts';
 import { PeerSession } from './peer-session.ts';
-import { TroubleFilter } from './trouble-filter.ts';
 
 interface Entry {
   readonly session: PeerSession;
   /** Undefined when the peer calls us. */
-  caller: PeerCaller | undefined;
+  caller: PeerDialer | undefined;
 }
 
 export class ControlPlane implements AsyncDisposable {
   readonly #options: ControlPlaneOptions;
   readonly #hello: PeerHello;
   readonly #beat: HeartbeatSpec;
-  readonly #troubles: TroubleFilter;
+  readonly #errors: ErrorThrottle;
   readonly #entries = new Map<string, Entry>();
   /** Callers of peers that are no longer wanted, until they have hung up. */
   readonly #farewells = new Set<Promise<void>>();
   readonly #server: ControlServer;
-  #listeners = new Map<string, Endpoint>();
+  #listeners = new Map<string, IpEndpoint>();
   #security: ControlSecurity;
   #isClosed = false;
 
@@ -55,14 +55,14 @@ export class ControlPlane implements AsyncDisposable {
     this.#security = options.security;
     this.#hello = { ...options.hello, name: options.name };
     this.#beat = beatOf(options);
-    this.#troubles = new TroubleFilter((message) =>
-      options.handlers.onTrouble(new MillraceError('MILLRACE_ERR_FAILED', message)),
+    this.#errors = new ErrorThrottle((message) =>
+      options.handlers.onError(new MillraceError('MILLRACE_ERR_FAILED', message)),
     );
     this.#server = new ControlServer({
       listen: options.listen,
       security: options.security,
       onCaller: (caller) => this.#admit(caller),
-      onTrouble: (message) => this.#troubles.report(message),
+      onError: (message) => this.#errors.report(message),
     });
   }
 
@@ -93,9 +93,9 @@ export class ControlPlane implements AsyncDisposable {
   }
 
   /** What listens on this host now, at the addresses where others reach it. The peers are told what is different. */
-  setListeners(endpoints: readonly Endpoint[]): void {
+  setListeners(endpoints: readonly IpEndpoint[]): void {
     const before = this.#listeners;
-    const now = new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatEndpoint(one), one]));
+    const now = new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatIpEndpoint(one), one]));
     this.#listeners = now;
     const gone = Array.from(before).flatMap(([key, endpoint]) => (now.has(key) ? [] : [endpoint]));
     const come = Array.from(now).flatMap(([key, endpoint]) => (before.has(key) ? [] : [endpoint]));
@@ -137,11 +137,11 @@ export class ControlPlane implements AsyncDisposable {
   }
 
   #add(peer: ControlPeer): void {
-    const isCaller = this.#options.name < peer.name;
-    const reason = isCaller ? 'not connected yet' : `waiting for ${peer.name} to call`;
+    const isDialer = this.#options.name < peer.name;
+    const reason = isDialer ? 'not connected yet' : `waiting for ${peer.name} to call`;
     const entry: Entry = { session: new PeerSession(peer, this.#options.handlers, reason), caller: undefined };
     this.#entries.set(peer.name, entry);
-    if (isCaller) entry.caller = this.#call(entry.session);
+    if (isDialer) entry.caller = this.#call(entry.session);
   }
 
   #change(entry: Entry, peer: ControlPeer): void {
@@ -161,15 +161,15 @@ export class ControlPlane implements AsyncDisposable {
     this.#farewells.add(farewell);
   }
 
-  #call(session: PeerSession): PeerCaller {
-    return new PeerCaller({
+  #call(session: PeerSession): PeerDialer {
+    return new PeerDialer({
       beat: this.#beat,
       dial: () =>
         dial(session.peer, this.#security, localAddressFor(session.peer, this.#security, this.#options.listen)),
       makeHandshake: () =>
         new Handshake({
           hello: this.#hello,
-          isCaller: true,
+          isDialer: true,
           identify: ({ name }) => {
             if (name !== session.peer.name) throw new UsageError(`${session.peer.name} calls itself ${name}`);
           },
@@ -181,7 +181,7 @@ export class ControlPlane implements AsyncDisposable {
       ),
       onFailed: (reason, isFault) => {
         session.failed(reason);
-        if (isFault) this.#troubles.report(`${describePeer(session.peer)} cannot be called: ${reason}`);
+        if (isFault) this.#errors.report(`${describePeer(session.peer)} cannot be called: ${reason}`);
       },
     });
   }
@@ -190,10 +190,10 @@ export class ControlPlane implements AsyncDisposable {
     const { socket, guest, from } = caller;
     const handshake = new Handshake({
       hello: this.#hello,
-      isCaller: false,
+      isDialer: false,
       identify: (hello) => {
         const peer = this.#entries.get(hello.name)?.session.peer;
-        identifyCaller(this.#options.name, hello.name, peer, caller);
+        identifyDialer(this.#options.name, hello.name, peer, caller);
       },
     });
     const events = this.#eventsOf(`a caller from ${from}`, (name) => this.#entries.get(name)?.session);
@@ -211,7 +211,7 @@ export class ControlPlane implements AsyncDisposable {
     guest.expel = (reason) => connection.refuse(reason);
   }
 
-  /** `who`: in troubles, until it is proven who it is. `onVain`: it ended before that. */
+  /** `who`: in errors, until it is proven who it is. `onVain`: it ended before that. */
   #eventsOf(
     who: string,
     sessionOf: (name: string) => PeerSession | undefined,
@@ -233,7 +233,7 @@ export class ControlPlane implements AsyncDisposable {
         if (ended === undefined) onVain(reason);
         else ended.detach(connection, reason);
         if (end.kind === 'lost' || end.kind === 'left' || this.#isClosed) return;
-        this.#troubles.report(`${ended === undefined ? who : describePeer(ended.peer)} ${reason}`);
+        this.#errors.report(`${ended === undefined ? who : describePeer(ended.peer)} ${reason}`);
       },
     };
   }

@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { UsageError } from '../../errors.ts';
 import { LineSplitter, MAX_LINE_BYTES } from '../../json-lines/line-splitter.ts';
-import { parseEndpoint } from '../../steering/index.ts';
+import { parseIpEndpoint } from '../../steering/index.ts';
 import { checkHello, decodeMessage, encodeMessage, MAX_LINK_BODY_BYTES, type Message } from './control-protocol.ts';
 
 const hex = 'a'.repeat(32);
@@ -19,7 +19,7 @@ const endpoints = fc
     ),
     fc.integer({ min: 1, max: 65_535 }),
   )
-  .map(([host, port]) => parseEndpoint(`${host}:${port}`));
+  .map(([host, port]) => parseIpEndpoint(`${host}:${port}`));
 const hellos = fc.record({
   name: fc.stringMatching(/^[a-z0-9][a-z0-9._-]{0,20}$/),
   incarnation: hexes,
@@ -146,7 +146,7 @@ describe('the lines between daemons', () => {
   });
 
   test('the longest list of endpoints fits into a line', () => {
-    const longest = parseEndpoint('[1111:2222:3333:4444:5555:6666:7777:8888]:65535');
+    const longest = parseIpEndpoint('[1111:2222:3333:4444:5555:6666:7777:8888]:65535');
     const line = encodeMessage({ kind: 'announce', endpoints: Array(1000).fill(longest) });
     assert.ok(line.length <= MAX_LINE_BYTES);
   });

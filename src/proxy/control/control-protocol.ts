@@ -15,7 +15,7 @@
 // A message has the parts that are shown here and no others. What does not fit is answered with `refused`.
 
 import { UsageError } from '../../errors.ts';
-import { type Endpoint, formatEndpoint, parseEndpoint } from '../../steering/index.ts';
+import { formatIpEndpoint, type IpEndpoint, parseIpEndpoint } from '../../steering/index.ts';
 import { isNodeName } from '../../text/index.ts';
 import { readable } from '../../tls/index.ts';
 import type { PeerHello } from './control-spec.ts';
@@ -37,7 +37,7 @@ const hexPattern = /^[0-9a-f]{32}$/;
 
 /** What is said once both are up, apart from the heartbeat. */
 export type PeerMessage =
-  | { readonly kind: 'announce' | 'withdraw'; readonly endpoints: readonly Endpoint[] }
+  | { readonly kind: 'announce' | 'withdraw'; readonly endpoints: readonly IpEndpoint[] }
   | { readonly kind: 'link'; readonly link: number; readonly body: object };
 
 export type Message =
@@ -66,7 +66,7 @@ function bodyOf(message: Message): object {
       return { proof: message.nonce };
     case 'announce':
     case 'withdraw':
-      return { [message.kind]: message.endpoints.map(formatEndpoint) };
+      return { [message.kind]: message.endpoints.map(formatIpEndpoint) };
     case 'link':
       return { link: message.link, body: message.body };
     case 'ping':
@@ -176,13 +176,13 @@ function isShallow(value: unknown, depth: number): boolean {
   return depth > 0 && Object.values(value).every((part) => isShallow(part, depth - 1));
 }
 
-function endpointsOf(list: unknown): readonly Endpoint[] {
+function endpointsOf(list: unknown): readonly IpEndpoint[] {
   if (!Array.isArray(list) || list.length > MAX_ENDPOINTS_PER_LINE) {
     throw new UsageError(`no list of at most ${MAX_ENDPOINTS_PER_LINE} endpoints`);
   }
   return list.map((text) => {
     if (typeof text !== 'string' || text.length > MAX_ENDPOINT_LENGTH) throw new UsageError('an endpoint that is none');
-    return parseEndpoint(text);
+    return parseIpEndpoint(text);
   });
 }
 

@@ -47,7 +47,7 @@ describe('the security of the control connection', () => {
       assert.deepEqual([a.plane.peers()[0]?.isSecure, b.plane.peers()[0]?.isSecure], [true, true]);
       a.plane.sendLink('b', 0, { over: 'TLS' });
       await until('b heard', () => b.news.at(-1) === 'a link 0 {"over":"TLS"}');
-      assert.deepEqual([...a.troubles, ...b.troubles], []);
+      assert.deepEqual([...a.errors, ...b.errors], []);
     });
   });
 
@@ -68,8 +68,8 @@ describe('the security of the control connection', () => {
   for (const [what, securityA, securityB, reasonA, reasonB] of refusals) {
     test(`${what} is refused, with the reason on the side that can mend it`, async () => {
       await meet(securityA, securityB, async (a, b) => {
-        await a.untilTrouble(reasonA);
-        await b.untilTrouble(reasonB);
+        await a.untilError(reasonA);
+        await b.untilError(reasonB);
         assert.deepEqual([a.news, b.news, a.stateOf('b')], [[], [], 'down']);
         assert.match(`${a.plane.peers()[0]?.reason}`, /\w/);
       });
@@ -85,7 +85,7 @@ describe('the security of the control connection', () => {
     }
     {
       using _junk = new Stranger(b.port).say('\x16\x03\x01junk that is not a client hello');
-      await b.untilTrouble(/a caller from 127.0.0.1 was refused: no TLS came about: /);
+      await b.untilError(/a caller from 127.0.0.1 was refused: no TLS came about: /);
     }
     {
       // The certificate is good, and of somebody else.
@@ -122,7 +122,7 @@ describe('the security of the control connection', () => {
 
   test('new certificates count for new connections, and those that are up stay', async () => {
     await meet(foreign('a'), ofB, async (a, b) => {
-      await a.untilTrouble(/refused this daemon/);
+      await a.untilError(/refused this daemon/);
       assert.throws(() => a.plane.setSecurity({ kind: 'tls', ca: 'x', cert: 'y', key: 'z' }), /cannot be used/);
       a.plane.setSecurity(ofA);
       await Promise.all([a.untilUp('b'), b.untilUp('a')]);

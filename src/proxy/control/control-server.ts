@@ -26,7 +26,7 @@ export interface ControlServerOptions {
   readonly listen: readonly ControlAddress[];
   readonly security: ControlSecurity;
   readonly onCaller: (caller: Caller) => void;
-  readonly onTrouble: (message: string) => void;
+  readonly onError: (message: string) => void;
 }
 
 export class ControlServer implements AsyncDisposable {
@@ -92,7 +92,7 @@ export class ControlServer implements AsyncDisposable {
       throw new MillraceError('MILLRACE_ERR_FAILED', message, { cause: error });
     }
     server.removeListener('error', reject);
-    server.on('error', ({ message }) => this.#options.onTrouble(`accept a peer: ${message}`));
+    server.on('error', ({ message }) => this.#options.onError(`accept a peer: ${message}`));
     this.#servers.push(server);
   }
 
@@ -139,7 +139,7 @@ export class ControlServer implements AsyncDisposable {
 
   #refuse(from: string, reason: string, socket: Socket | undefined): void {
     if (socket !== undefined) hangUp(socket, encodeMessage({ kind: 'refused', reason }));
-    if (!this.#isClosed) this.#options.onTrouble(`a caller from ${from} was refused: ${reason}`);
+    if (!this.#isClosed) this.#options.onError(`a caller from ${from} was refused: ${reason}`);
   }
 }
 

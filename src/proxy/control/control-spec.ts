@@ -2,7 +2,7 @@
 
 import type { MillraceError } from '../../errors.ts';
 import type { HeartbeatSpec } from '../../json-lines/index.ts';
-import type { Endpoint } from '../../steering/index.ts';
+import type { IpEndpoint } from '../../steering/index.ts';
 import type { ControlSecurity } from '../../tls/index.ts';
 
 export type { HeartbeatSpec } from '../../json-lines/index.ts';
@@ -29,14 +29,14 @@ export interface PeerHello {
 }
 
 export interface ControlHandlers {
-  /** The connection is up and both hellos are exchanged. `isCaller`: this side dialed, its name is the smaller one. */
-  onUp(peer: string, hello: PeerHello, isCaller: boolean): void;
+  /** The connection is up and both hellos are exchanged. `isDialer`: this side dialed, its name is the smaller one. */
+  onUp(peer: string, hello: PeerHello, isDialer: boolean): void;
   onDown(peer: string, reason: string): void;
   /** Everything is removed before `onDown`. */
-  onListeners(peer: string, added: readonly Endpoint[], removed: readonly Endpoint[]): void;
+  onListeners(peer: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void;
   /** `body` is an object of limited size and depth; what is in it was not looked at. */
   onLink(peer: string, link: number, body: object): void;
-  onTrouble(error: MillraceError): void;
+  onError(error: MillraceError): void;
 }
 
 export interface ControlPlaneOptions extends Partial<HeartbeatSpec> {

@@ -5,8 +5,8 @@ import type { Message } from './control-protocol.ts';
 import { Handshake, makeNonce } from './handshake.ts';
 
 const helloOf = (name: string) => ({ name, incarnation: makeNonce(), lanes: 1, wires: [] });
-const side = (name: string, isCaller: boolean, identify = (): void => {}) =>
-  new Handshake({ hello: helloOf(name), isCaller, identify });
+const side = (name: string, isDialer: boolean, identify = (): void => {}) =>
+  new Handshake({ hello: helloOf(name), isDialer, identify });
 
 const nameOf = ({ peer }: Handshake): string | undefined => peer?.name;
 

@@ -13,7 +13,7 @@ export function makeNonce(): string {
 export interface HandshakeOptions {
   /** Our own. */
   readonly hello: PeerHello;
-  readonly isCaller: boolean;
+  readonly isDialer: boolean;
   /** Throws a UsageError when whoever says this hello is not who it says, or not expected. */
   readonly identify: (hello: PeerHello) => void;
 }
@@ -28,8 +28,8 @@ export class Handshake {
     this.#options = options;
   }
 
-  get isCaller(): boolean {
-    return this.#options.isCaller;
+  get isDialer(): boolean {
+    return this.#options.isDialer;
   }
 
   /** Who the other side is, as soon as everything it said may be believed. */
@@ -39,7 +39,7 @@ export class Handshake {
 
   /** What to say before anything was heard. */
   open(): Message | undefined {
-    return this.isCaller ? { kind: 'hello', hello: this.#options.hello, nonce: undefined } : undefined;
+    return this.isDialer ? { kind: 'hello', hello: this.#options.hello, nonce: undefined } : undefined;
   }
 
   /** Takes a line of the other side; what to answer. Throws a UsageError when the line is out of place. */
@@ -56,9 +56,9 @@ export class Handshake {
   }
 
   #greet(peer: PeerHello, nonce: string | undefined): Message {
-    const { hello, isCaller, identify } = this.#options;
-    if (isCaller && nonce === undefined) throw new UsageError('a hello without a nonce');
-    if (!isCaller && nonce !== undefined) throw new UsageError('a nonce from a caller');
+    const { hello, isDialer, identify } = this.#options;
+    if (isDialer && nonce === undefined) throw new UsageError('a hello without a nonce');
+    if (!isDialer && nonce !== undefined) throw new UsageError('a nonce from a caller');
     identify(peer);
     this.#peer = peer;
     if (nonce === undefined) return { kind: 'hello', hello, nonce: this.#nonce };

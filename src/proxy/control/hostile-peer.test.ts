@@ -37,7 +37,7 @@ describe('a hostile peer', { concurrency: true }, () => {
     ] as const) {
       using stranger = new Stranger(party.port).say(words);
       assert.match(await stranger.untilRefused(), reason);
-      await party.untilTrouble(new RegExp(`^a caller from 127.0.0.1 was refused: .*${reason.source}`));
+      await party.untilError(new RegExp(`^a caller from 127.0.0.1 was refused: .*${reason.source}`));
     }
     assert.deepEqual(party.news, []);
     assert.equal(party.stateOf('a'), 'connecting');
@@ -83,7 +83,7 @@ describe('a hostile peer', { concurrency: true }, () => {
       assert.match(await hostile.untilRefused(), reason);
       await until('it is down', () => m.news.at(-1)?.startsWith('a down: was refused: ') === true);
       assert.ok(m.news.includes('a -10.9.9.9:99'));
-      await m.untilTrouble(new RegExp(`^peer a at 127.0.0.1 port 1 was refused: .*${reason.source}`));
+      await m.untilError(new RegExp(`^peer a at 127.0.0.1 port 1 was refused: .*${reason.source}`));
       m.news.length = 0;
     }
     honest.say(lines({ link: 1, body: { still: 'here' } }));
@@ -117,7 +117,7 @@ describe('a hostile peer', { concurrency: true }, () => {
       socket.resume();
     }
     await until('most are sent away at once', () => ended >= 2 * MAX_WAITING);
-    await b.untilTrouble(/more than 64 callers who have not said who they are/);
+    await b.untilError(/more than 64 callers who have not said who they are/);
     let attempts = 0;
     while (b.stateOf('a') !== 'up' && attempts++ < 100) {
       using peerA = new Stranger(b.port).say(helloLine('a'));
@@ -152,7 +152,7 @@ describe('a hostile peer', { concurrency: true }, () => {
     const dripping = setInterval(() => slow.say(' '), 50);
     assert.match(await slow.untilRefused(), /no hello within 3000 ms/);
     clearInterval(dripping);
-    await m.untilTrouble(/a caller from 127.0.0.1 was refused: no hello within 3000 ms/);
+    await m.untilError(/a caller from 127.0.0.1 was refused: no hello within 3000 ms/);
     await until('m gave up on z', () => m.reasonOf('z') === 'no hello within 3000 ms');
   });
 });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, mock, test } from 'node:test';
 import { Heartbeat } from '../../json-lines/heartbeat.ts';
+import { ErrorThrottle } from './error-throttle.ts';
 import { LineBudget, MAX_LINES_AT_ONCE, MAX_LINES_PER_SECOND } from './line-budget.ts';
-import { TroubleFilter } from './trouble-filter.ts';
 import { MAX_WAITING, WaitingRoom } from './waiting-room.ts';
 
 /** The clock in the hands of the test. */
@@ -99,10 +99,10 @@ describe('the waiting room', () => {
   });
 });
 
-describe('the filter of troubles', () => {
+describe('the filter of errors', () => {
   test('tells the same line once a while, and of very many that there are more', () => {
     const told: string[] = [];
-    const filter = new TroubleFilter((message) => void told.push(message));
+    const filter = new ErrorThrottle((message) => void told.push(message));
     filter.report('one', 0);
     filter.report('one', 59_999);
     filter.report('one', 60_000);

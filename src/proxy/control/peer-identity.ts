@@ -3,20 +3,20 @@
 import { isIP } from 'node:net';
 import { UsageError } from '../../errors.ts';
 import { ip } from '../../native/index.ts';
-import { endpointOf, formatEndpoint } from '../../steering/index.ts';
-import { nameTrouble } from '../../tls/index.ts';
+import { endpointOf, formatIpEndpoint } from '../../steering/index.ts';
+import { nameMismatch } from '../../tls/index.ts';
 import type { Caller } from './control-server.ts';
 import type { ControlAddress, ControlPeer, ControlSecurity } from './control-spec.ts';
 
 /** Throws a UsageError when the caller is not the peer it says it is. `peer`: who is known by that name. */
-export function identifyCaller(
+export function identifyDialer(
   ownName: string,
   saidName: string,
   peer: ControlPeer | undefined,
   { certificate, from }: Pick<Caller, 'certificate' | 'from'>,
 ): void {
-  const trouble = certificate === undefined ? undefined : nameTrouble(certificate, saidName);
-  if (trouble !== undefined) throw new UsageError(trouble);
+  const problem = certificate === undefined ? undefined : nameMismatch(certificate, saidName);
+  if (problem !== undefined) throw new UsageError(problem);
   if (peer === undefined) throw new UsageError(`no peer is called ${saidName} here`);
   if (saidName > ownName) throw new UsageError(`a call from ${saidName} to ${ownName}: the smaller name has to call`);
   if (certificate !== undefined) return;
@@ -38,7 +38,7 @@ export function localAddressFor(
 
 function isSameHost(from: string, expected: string): boolean {
   // However they are written.
-  const canonical = (host: string): string => formatEndpoint(endpointOf(ip(host, 0)));
+  const canonical = (host: string): string => formatIpEndpoint(endpointOf(ip(host, 0)));
   return canonical(from) === canonical(expected);
 }
 

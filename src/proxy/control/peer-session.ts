@@ -1,6 +1,6 @@
 // What this side knows of one peer: whether it is up, since when, why not, and what listens on its host.
 
-import { type Endpoint, formatEndpoint } from '../../steering/index.ts';
+import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
 import type { ControlConnection } from './control-connection.ts';
 import type { PeerMessage } from './control-protocol.ts';
@@ -8,7 +8,7 @@ import type { ControlHandlers, ControlPeer, ControlPeerView, ControlState, PeerH
 
 export class PeerSession {
   readonly #handlers: ControlHandlers;
-  readonly #listeners = new Map<string, Endpoint>();
+  readonly #listeners = new Map<string, IpEndpoint>();
   #peer: ControlPeer;
   #state: ControlState = 'connecting';
   #reason: string;
@@ -49,7 +49,7 @@ export class PeerSession {
   }
 
   /** The peer is proven to be at the other end of this connection. `listeners`: what it is told. */
-  attach(connection: ControlConnection, hello: PeerHello, listeners: readonly Endpoint[]): void {
+  attach(connection: ControlConnection, hello: PeerHello, listeners: readonly IpEndpoint[]): void {
     const before = this.#connection;
     if (before !== undefined) {
       // It has started again, or lost the connection before we did.
@@ -60,7 +60,7 @@ export class PeerSession {
     this.#become('up', '');
     connection.tell('announce', listeners);
     // Telling can fail, and then it is down already.
-    if (this.#connection === connection) this.#handlers.onUp(this.#peer.name, hello, connection.isCaller);
+    if (this.#connection === connection) this.#handlers.onUp(this.#peer.name, hello, connection.isDialer);
   }
 
   hear(connection: ControlConnection, message: PeerMessage): void {
@@ -92,10 +92,10 @@ export class PeerSession {
     this.#reason = reason;
   }
 
-  #announced(endpoints: readonly Endpoint[]): void {
-    const added = new Map<string, Endpoint>();
+  #announced(endpoints: readonly IpEndpoint[]): void {
+    const added = new Map<string, IpEndpoint>();
     for (const endpoint of endpoints) {
-      const key = formatEndpoint(endpoint);
+      const key = formatIpEndpoint(endpoint);
       if (!this.#listeners.has(key)) added.set(key, endpoint);
     }
     if (this.#listeners.size + added.size > MAX_ENDPOINTS_PER_PEER) {
@@ -106,8 +106,8 @@ export class PeerSession {
     if (added.size > 0) this.#handlers.onListeners(this.#peer.name, [...added.values()], []);
   }
 
-  #withdrawn(endpoints: readonly Endpoint[]): void {
-    const removed = endpoints.filter((endpoint) => this.#listeners.delete(formatEndpoint(endpoint)));
+  #withdrawn(endpoints: readonly IpEndpoint[]): void {
+    const removed = endpoints.filter((endpoint) => this.#listeners.delete(formatIpEndpoint(endpoint)));
     if (removed.length > 0) this.#handlers.onListeners(this.#peer.name, [], removed);
   }
 }

@@ -1,11 +1,11 @@
-// What one guest cannot do: reach another's objects, have more than its share, or trouble anybody by lying.
+// What one guest cannot do: reach another's objects, have more than its share, or disturb anybody by protocol errors.
 
 import assert from 'node:assert/strict';
 import { constants, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { climb } from '../../../test/conformance/connect.ts';
+import { modifyToRts } from '../../../test/conformance/connect.ts';
 import { until } from '../../../test/conformance/wait.ts';
 import { Fd, SharedMemory } from '../../native/index.ts';
 import { openRemoteDevice, remoteProvider } from '../../providers/remote/index.ts';
@@ -66,8 +66,8 @@ describe('a guest names only what is its own', () => {
     const cq = device.createCq();
     const [one, two] = [pd.createQp({ sendCq: cq }), pd.createQp({ sendCq: cq })];
     const mr = pd.allocate({ sizeBytes: 4096, access: 15 });
-    climb(one, 'RTS', 1, { device, qpNumber: two.number, psn: 2 });
-    climb(two, 'RTS', 2, { device, qpNumber: one.number, psn: 1 });
+    modifyToRts(one, 'RTS', 1, { device, qpNumber: two.number, psn: 2 });
+    modifyToRts(two, 'RTS', 2, { device, qpNumber: one.number, psn: 1 });
     using batch = new SendBatch();
     using completions = new CompletionBatch();
     batch.write(7, mr.address, mr.rkey).sge(lkey, address, 8);
@@ -207,8 +207,8 @@ describe('a guest that lies is dropped, and nobody else is', () => {
     const pd = device.createPd();
     const cq = device.createCq({ entries: 4 });
     const [one, two] = [pd.createQp({ sendCq: cq }), pd.createQp({ sendCq: cq })];
-    climb(one, 'RTS', 1, { device, qpNumber: two.number, psn: 2 });
-    climb(two, 'RTS', 2, { device, qpNumber: one.number, psn: 1 });
+    modifyToRts(one, 'RTS', 1, { device, qpNumber: two.number, psn: 2 });
+    modifyToRts(two, 'RTS', 2, { device, qpNumber: one.number, psn: 1 });
     const mr = pd.allocate({ sizeBytes: 4096, access: 15 });
     using batch = new SendBatch();
     for (let row = 0; row < 64; row++) batch.write(row, mr.address, mr.rkey).sge(mr.lkey, mr.address, 8);

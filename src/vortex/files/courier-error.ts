@@ -9,7 +9,7 @@ export interface Failure {
 }
 
 export class CourierError extends MillraceError {
-  /** What the other side called it, when the trouble is there. */
+  /** What the other side called it, when the problem is there. */
   readonly peerCode: string | undefined;
 
   constructor(code: ErrorCode, message: string, options: ErrorOptions & { readonly peerCode?: string } = {}) {

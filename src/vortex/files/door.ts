@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { MillraceError, UsageError } from '../../errors.ts';
-import { acceptTls, type ControlSecurity, nameTrouble } from '../../tls/index.ts';
+import { acceptTls, type ControlSecurity, nameMismatch } from '../../tls/index.ts';
 import { abortable } from './abortable.ts';
 import type { Address } from './address.ts';
 import { failureOf } from './courier-error.ts';
@@ -13,7 +13,7 @@ import { Link } from './link.ts';
 const MAX_STRANGERS = 16;
 const MAX_GREETING_MS = 5000;
 
-export interface DoorOptions {
+export interface AcceptorOptions {
   readonly address: Address;
   readonly security: ControlSecurity;
   readonly peerName: string | undefined;
@@ -21,15 +21,15 @@ export interface DoorOptions {
   readonly onRefused: (reason: string) => void;
 }
 
-export class Door implements Disposable {
+export class Acceptor implements Disposable {
   readonly port: number;
   readonly #server: Server;
-  readonly #options: DoorOptions;
+  readonly #options: AcceptorOptions;
   readonly #strangers = new Set<Socket>();
   readonly #met = Promise.withResolvers<Link>();
   #hasMet = false;
 
-  static async open(options: DoorOptions): Promise<Door> {
+  static async open(options: AcceptorOptions): Promise<Acceptor> {
     const { host, port } = options.address;
     const server = createServer({ pauseOnConnect: false });
     server.listen({ port, ...(host === undefined ? {} : { host }) });
@@ -41,10 +41,10 @@ export class Door implements Disposable {
       const blame = code === 'EACCES' ? 'MILLRACE_ERR_PERMISSION' : 'MILLRACE_ERR_USAGE';
       throw new MillraceError(blame, `listen on port ${port}: ${code ?? message}`, { cause: error });
     }
-    return new Door(server, options);
+    return new Acceptor(server, options);
   }
 
-  private constructor(server: Server, options: DoorOptions) {
+  private constructor(server: Server, options: AcceptorOptions) {
     this.#server = server;
     this.#options = options;
     const address = server.address();
@@ -85,9 +85,9 @@ export class Door implements Disposable {
     }
     acceptTls(socket, security, {
       onSecure: (secure, certificate) => {
-        const trouble = peerName === undefined ? undefined : nameTrouble(certificate, peerName);
-        if (trouble === undefined) welcome(secure);
-        else this.#refuse(new Link(secure, 'receiver', this.#options.timeoutMs), new UsageError(trouble));
+        const problem = peerName === undefined ? undefined : nameMismatch(certificate, peerName);
+        if (problem === undefined) welcome(secure);
+        else this.#refuse(new Link(secure, 'receiver', this.#options.timeoutMs), new UsageError(problem));
       },
       onFail: (reason, secure) => {
         if (secure === undefined) this.#options.onRefused(reason);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MillraceError, UsageError } from '../../errors.ts';
-import { type ControlSecurity, dial, dialTrouble } from '../../tls/index.ts';
+import { type ControlSecurity, dial, dialFailure } from '../../tls/index.ts';
 import { type Consumer, openReceiver, VortexError } from '../index.ts';
 import { abortable } from './abortable.ts';
 import { type Address, addressText } from './address.ts';
@@ -63,7 +63,7 @@ async function call(settings: ReceiveSettings, security: ControlSecurity): Retur
     return await connected(settings, security, AbortSignal.any([settings.signal, limit]));
   } catch (error) {
     settings.signal.throwIfAborted();
-    const { reason, isFault } = dialTrouble(error as NodeJS.ErrnoException);
+    const { reason, isFault } = dialFailure(error as NodeJS.ErrnoException);
     const refused = /ECONNREFUSED/.test(reason)
       ? 'ECONNREFUSED (nobody sends there, or it is busy with another receiver)'
       : reason;

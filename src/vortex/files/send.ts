@@ -6,7 +6,7 @@ import { openSender, type Producer, VortexError } from '../index.ts';
 import { abortable } from './abortable.ts';
 import type { Address } from './address.ts';
 import { CourierError } from './courier-error.ts';
-import { Door } from './door.ts';
+import { Acceptor } from './door.ts';
 import type { Link } from './link.ts';
 import { hashPrefix, sumSoFar } from './prefix.ts';
 import { type CourierSettings, type Receipt, securityOf } from './settings.ts';
@@ -33,7 +33,7 @@ export async function sendFile(settings: SendSettings): Promise<Receipt> {
     {
       const onRefused = (reason: string): void => onNews({ kind: 'refused', reason });
       const peerName = settings.tls?.peerName;
-      using door = await Door.open({ address, security, peerName, timeoutMs, onRefused });
+      using door = await Acceptor.open({ address, security, peerName, timeoutMs, onRefused });
       if (lastError === undefined) onNews({ kind: 'listening', host: address.host, port: door.port });
       // The stream uses the same port, and so does the next attempt.
       address = { host: address.host, port: door.port };
@@ -67,7 +67,7 @@ async function deliver(settings: SendSettings, first: Source, link: Link): Promi
   }
 }
 
-/** Whether the trouble is at the receiver or on the way: then the same file may get through at the next attempt. */
+/** Whether the problem is at the receiver or on the way: then the same file may get through at the next attempt. */
 function isTheirs(error: unknown): error is MillraceError {
   if (error instanceof VortexError) return true;
   if (!(error instanceof CourierError) || error.code !== 'MILLRACE_ERR_COURIER_PEER') return false;

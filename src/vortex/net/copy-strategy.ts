@@ -11,7 +11,7 @@ import { freeHugePages } from '../stream/index.ts';
 import type { Path } from './protocol.ts';
 import { StreamFailure } from './stream-failure.ts';
 import { lengthOfBlock, VerbsMover, VerbsReceiver } from './verbs-mover.ts';
-import { countOf, noticeOf, VerbsPath } from './verbs-path.ts';
+import { countOf, notificationOf, VerbsPath } from './verbs-path.ts';
 
 const MAX_PIECE_BYTES = 512 * 1024;
 /** Buffers at each end. */
@@ -83,7 +83,7 @@ export class CopySender extends VerbsMover {
     copyMemory(this.#staging, place, queue.pool, queue.offsetOf(block) + at, bytes);
     const isBlockOver = at + bytes === length;
     const to = this.#remote.address + (this.#posted % this.#remotePieces) * this.#pieceBytes;
-    const notice = noticeOf(this.#posted + 1, isBlockOver && length < queue.blockBytes);
+    const notice = notificationOf(this.#posted + 1, isBlockOver && length < queue.blockBytes);
     this.#posted++;
     this.path.write(this.#mr, place, bytes, to, this.#remote.rkey, notice);
     // It was copied: the producer may have the block back before it is sent.
@@ -94,7 +94,7 @@ export class CopySender extends VerbsMover {
     this.#done++;
   }
 
-  override onNotice(count: number): void {
+  override onNotification(count: number): void {
     this.#returned = countOf(count, this.#returned, this.#posted);
   }
 
@@ -147,7 +147,7 @@ export class CopyReceiver extends VerbsReceiver {
 
   #tell(): void {
     this.#told = this.#copied;
-    this.path.notify(noticeOf(this.#copied, false));
+    this.path.notify(notificationOf(this.#copied, false));
   }
 
   protected override get maxArrived(): number {

@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import type { Socket as NodeSocket } from 'node:net';
 import { MillraceError, UsageError } from '../../errors.ts';
-import { dial, dialTrouble } from '../../tls/index.ts';
+import { dial, dialFailure } from '../../tls/index.ts';
 import type { BlockQueue } from '../stream/index.ts';
 import { Control } from './control.ts';
 import type { ReceiverSettings } from './engine-messages.ts';
@@ -74,7 +74,7 @@ async function call(settings: ReceiverSettings, signal: AbortSignal): Promise<No
     socket.destroy();
     signal.throwIfAborted();
     const isRefused = error instanceof Error && 'code' in error && error.code === 'ECONNREFUSED';
-    const { reason, isFault } = dialTrouble(error as Error);
+    const { reason, isFault } = dialFailure(error as Error);
     if (isFault) throw new StreamFailure('nonsense', reason, { cause: error });
     const message = isRefused ? 'ECONNREFUSED (nobody listens there)' : reason;
     throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', message, { cause: error });

@@ -4,7 +4,7 @@ import { Socket as NodeSocket } from 'node:net';
 import { SystemError } from '../../errors.ts';
 import { hangUp } from '../../json-lines/index.ts';
 import { AGAIN, FdWatch, ip, SharedMemory, Socket } from '../../native/index.ts';
-import { acceptTls, type ControlSecurity, nameTrouble, TLS_FIRST_BYTE } from '../../tls/index.ts';
+import { acceptTls, type ControlSecurity, nameMismatch, TLS_FIRST_BYTE } from '../../tls/index.ts';
 import { DATA_FIRST_BYTE, encodeMessage, PREFACE_BYTES } from './protocol.ts';
 
 /** Those who have connected and not said who they are. */
@@ -143,9 +143,9 @@ export class Listener implements Disposable {
     } else if (speaksTls) {
       acceptTls(node, this.#security, {
         onSecure: (secure, certificate) => {
-          const trouble = this.#peerName === undefined ? undefined : nameTrouble(certificate, this.#peerName);
-          if (trouble === undefined) this.#events.onControl(secure);
-          else this.#refuse(trouble, secure);
+          const problem = this.#peerName === undefined ? undefined : nameMismatch(certificate, this.#peerName);
+          if (problem === undefined) this.#events.onControl(secure);
+          else this.#refuse(problem, secure);
         },
         onFail: (reason, secure) => this.#refuse(reason, secure),
       });

@@ -9,7 +9,7 @@ import { openSoftDevice } from '../../providers/index.ts';
 import { BLOCK_BYTES, carry, type Join, joinVerbs, type Run } from './fixtures/carry.ts';
 import { StreamFailure } from './stream-failure.ts';
 import { TcpReceiver, TcpSender } from './tcp-movers.ts';
-import { countOf, noticeOf } from './verbs-path.ts';
+import { countOf, notificationOf } from './verbs-path.ts';
 
 const runtimeDir = mkdtempSync(join(tmpdir(), 'vortex-movers-'));
 after(() => rmSync(runtimeDir, { recursive: true, force: true }));
@@ -66,6 +66,6 @@ describe('notices', () => {
 
   test('counts go on past 2^31', () => {
     const known = 2 ** 31 - 2;
-    assert.equal(countOf(noticeOf(known + 5, false), known, known + 8), known + 5);
+    assert.equal(countOf(notificationOf(known + 5, false), known, known + 8), known + 5);
   });
 });

@@ -5,7 +5,7 @@ import type { BlockQueue } from '../stream/index.ts';
 import type { Path } from './protocol.ts';
 import { StreamFailure } from './stream-failure.ts';
 import { BlockSender, VerbsReceiver } from './verbs-mover.ts';
-import { countOf, noticeOf, VerbsPath } from './verbs-path.ts';
+import { countOf, notificationOf, VerbsPath } from './verbs-path.ts';
 
 /** Posted in a row before the loop looks at other things: where WRITEs are direct, this is a copy. */
 const BYTES_A_TURN = 16 * 1024 * 1024;
@@ -48,7 +48,7 @@ export class PoolSender extends BlockSender {
     return true;
   }
 
-  override onNotice(count: number): void {
+  override onNotification(count: number): void {
     // Not what is done: the receiver may have read a block before we hear that it has arrived.
     this.#returned = countOf(count, this.#returned, this.block);
   }
@@ -74,7 +74,7 @@ export class PoolReceiver extends VerbsReceiver {
     const { released, poolBlocks } = this.queue;
     if (released - this.#told >= Math.max(1, poolBlocks >> 2)) {
       this.#told = released;
-      this.path.notify(noticeOf(released, false));
+      this.path.notify(notificationOf(released, false));
     }
     return false;
   }
@@ -83,8 +83,8 @@ export class PoolReceiver extends VerbsReceiver {
     return this.queue.released + this.queue.poolBlocks;
   }
 
-  override onNotice(count: number, isLast: boolean): void {
-    super.onNotice(count, isLast);
+  override onNotification(count: number, isLast: boolean): void {
+    super.onNotification(count, isLast);
     this.commitArrived();
   }
 }

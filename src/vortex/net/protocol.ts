@@ -21,7 +21,7 @@
 import { UsageError } from '../../errors.ts';
 import { readable } from '../../tls/index.ts';
 // Not by the room's index: an engine on plain TCP starts 30 ms sooner without the rest of it.
-import { decodeEndpoint, type Endpoint, encodeEndpoint } from '../../verbs/index.ts';
+import { decodeQpEndpoint, encodeQpEndpoint, type QpEndpoint } from '../../verbs/index.ts';
 import { MAX_BLOCK_BYTES, MIN_BLOCK_BYTES } from '../stream/index.ts';
 
 export const VORTEX_VERSION = 1;
@@ -41,7 +41,7 @@ export const wires = ['tcp', 'rdma-shm', 'rdma-tcp', 'rdma-roce', 'rdma-ib', 'rd
 export type Wire = (typeof wires)[number];
 
 /** On RDMA: the queue pair for blocks, then that for notices. Empty on TCP. */
-export type Path = readonly Endpoint[];
+export type Path = readonly QpEndpoint[];
 
 export interface Hello {
   /** Undefined: any. */
@@ -88,9 +88,9 @@ export function encodeMessage(message: Message): object {
       return { offer: { ...rest, sizeBytes } };
     }
     case 'accept':
-      return { accept: { poolBlocks: message.poolBlocks, path: message.path.map(encodeEndpoint) } };
+      return { accept: { poolBlocks: message.poolBlocks, path: message.path.map(encodeQpEndpoint) } };
     case 'connect':
-      return { connect: { path: message.path.map(encodeEndpoint) } };
+      return { connect: { path: message.path.map(encodeQpEndpoint) } };
     case 'ready':
     case 'done':
       return { [message.kind]: true };
@@ -178,7 +178,7 @@ function pathOf(value: unknown): Path {
     throw new UsageError('a path that is not two queue pairs');
   }
   try {
-    return value.map(decodeEndpoint);
+    return value.map(decodeQpEndpoint);
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
   }

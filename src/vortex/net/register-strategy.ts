@@ -115,9 +115,9 @@ export class RegisterReceiver extends VerbsReceiver {
     return this.#announced;
   }
 
-  override onNotice(count: number, isLast: boolean): void {
+  override onNotification(count: number, isLast: boolean): void {
     const before = this.arrived;
-    super.onNotice(count, isLast);
+    super.onNotification(count, isLast);
     for (let block = before; block < this.arrived; block++) this.#registrations.close(block);
     this.commitArrived();
   }

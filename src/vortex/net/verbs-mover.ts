@@ -7,7 +7,7 @@ import type { BlockQueue } from '../stream/index.ts';
 import type { Mover, ReceiveMover } from './mover.ts';
 import type { Path } from './protocol.ts';
 import { StreamFailure } from './stream-failure.ts';
-import { countOf, noticeOf, type PathEvents, type VerbsPath } from './verbs-path.ts';
+import { countOf, notificationOf, type PathEvents, type VerbsPath } from './verbs-path.ts';
 
 /** A side of a stream. Owns the path; the queue is the engine's. */
 export abstract class VerbsMover implements Mover, PathEvents {
@@ -45,7 +45,7 @@ export abstract class VerbsMover implements Mover, PathEvents {
 
   onWritten(): void {}
 
-  onNotice(_count: number, _isLast: boolean): void {
+  onNotification(_count: number, _isLast: boolean): void {
     throw new StreamFailure('nonsense', 'a count where none is due');
   }
 
@@ -75,7 +75,7 @@ export abstract class BlockSender extends VerbsMover {
       if (!path.hasRoom) return false;
       const bytes = Math.min(length - this.#at, path.pieceBytes);
       const isEnd = this.#at + bytes === length;
-      const notice = isEnd ? noticeOf(block + 1, length < this.queue.blockBytes) : -1;
+      const notice = isEnd ? notificationOf(block + 1, length < this.queue.blockBytes) : -1;
       path.write(mr, from + this.#at, bytes, toAddress + this.#at, rkey, notice);
       this.#at += bytes;
     }
@@ -111,7 +111,7 @@ export abstract class VerbsReceiver extends VerbsMover implements ReceiveMover {
   /** How many there can be by now. */
   protected abstract readonly maxArrived: number;
 
-  override onNotice(count: number, isLast: boolean): void {
+  override onNotification(count: number, isLast: boolean): void {
     const arrived = countOf(count, this.arrived, this.maxArrived);
     if (this.isLastHere && arrived > this.arrived) throw new StreamFailure('nonsense', 'a block after the last one');
     this.arrived = arrived;

@@ -14,15 +14,15 @@ import {
   CompletionBatch,
   type CompletionChannel,
   type Cq,
-  climb,
   completionOpcodes,
   type Device,
-  type Endpoint,
   likelyCauses,
-  localEndpoint,
+  localQpEndpoint,
   type Mr,
+  modifyToRts,
   type Pd,
   type Qp,
+  type QpEndpoint,
   ReceiveBatch,
   type RemoteRegion,
   SendBatch,
@@ -49,7 +49,7 @@ export interface PathEvents {
   /** The oldest WRITE is done. */
   onWritten(): void;
   /** The peer's count, modulo 2^31. */
-  onNotice(count: number, hasTopBit: boolean): void;
+  onNotification(count: number, hasTopBit: boolean): void;
   onAnnouncement(block: number, region: RemoteRegion): void;
 }
 
@@ -63,28 +63,28 @@ export class VerbsPath implements Disposable {
   readonly #cq: Cq;
   readonly #blocks: Qp;
   readonly #notices: Qp;
-  readonly #local: Endpoint[];
+  readonly #local: QpEndpoint[];
   readonly #completions: CompletionBatch;
   readonly #writeBatch: SendBatch;
-  readonly #noticeBatch: SendBatch;
+  readonly #notificationBatch: SendBatch;
   readonly #receives: ReceiveBatch;
   readonly #letters: Mr;
   readonly #letterWords: Uint32Array;
-  readonly #carriesNotices: boolean;
+  readonly #carriesNotifications: boolean;
   /** By WRITE, modulo WRITES: the notice that is due after it, or -1. */
-  readonly #noticeAfter = new Float64Array(WRITES);
+  readonly #notificationAfter = new Float64Array(WRITES);
   #remote: Path = [];
   #posted = 0;
   #written = 0;
-  #noticesPosted = 0;
-  #noticesDone = 0;
-  #waitingNotice = -1;
+  #notificationsPosted = 0;
+  #notificationsDone = 0;
+  #waitingNotification = -1;
 
   /** Takes the device over. */
   constructor(device: Device) {
     using undo = new DisposableStack();
     this.device = undo.use(device);
-    this.#carriesNotices = device.info.transport !== 'shm';
+    this.#carriesNotifications = device.info.transport !== 'shm';
     const { maxMessageBytes, maxInlineBytes } = device.attributes;
     this.pieceBytes = Math.min(MAX_PIECE_BYTES, 2 ** Math.floor(Math.log2(maxMessageBytes)));
     this.pd = device.createPd();
@@ -96,7 +96,7 @@ export class VerbsPath implements Disposable {
     this.#notices = this.pd.createQp({ ...options, sendRequests: NOTICES });
     this.#completions = undo.use(new CompletionBatch(POLL_ROWS));
     this.#writeBatch = undo.use(new SendBatch({ capacity: 1, maxSge: 1 }));
-    this.#noticeBatch = undo.use(new SendBatch({ capacity: 1, maxSge: 1 }));
+    this.#notificationBatch = undo.use(new SendBatch({ capacity: 1, maxSge: 1 }));
     this.#receives = undo.use(new ReceiveBatch({ capacity: RECEIVES, maxSge: 1 }));
     // Announcements that come, then those that go.
     const letters = undo.use(
@@ -105,7 +105,7 @@ export class VerbsPath implements Disposable {
     this.#letters = this.pd.register(letters, { access: access.localWrite });
     this.#letterWords = new Uint32Array(letters.buffer);
     for (const qp of [this.#blocks, this.#notices]) qp.init(access.localWrite | access.remoteWrite);
-    this.#local = [localEndpoint(this.#blocks), localEndpoint(this.#notices)];
+    this.#local = [localQpEndpoint(this.#blocks), localQpEndpoint(this.#notices)];
     this.#postReceives();
     const onFatal = ({ reason }: { readonly reason: string }): void => {
       this.#fatal ??= reason;
@@ -139,13 +139,13 @@ export class VerbsPath implements Disposable {
     if (remote.length !== this.#local.length) throw new UsageError('the peer has no queue pairs');
     this.#remote = remote;
     // A receiver may need long to post a receive again, so it is asked for ever; the control connection knows whether it lives.
-    climb(this.#blocks, this.#local[0], remote[0], { timeout: 16, minRnrTimer: 1 });
-    climb(this.#notices, this.#local[1], remote[1], { timeout: 16, minRnrTimer: 1 });
+    modifyToRts(this.#blocks, this.#local[0], remote[0], { timeout: 16, minRnrTimer: 1 });
+    modifyToRts(this.#notices, this.#local[1], remote[1], { timeout: 16, minRnrTimer: 1 });
   }
 
   /** Finds the peer's memory, where WRITEs can be direct: until then they would go by frames. */
   async prepare(region: RemoteRegion, signal: AbortSignal): Promise<void> {
-    if (this.#carriesNotices || this.#remote.length === 0) return;
+    if (this.#carriesNotifications || this.#remote.length === 0) return;
     for (;;) {
       signal.throwIfAborted();
       try {
@@ -172,42 +172,42 @@ export class VerbsPath implements Disposable {
     const batch = this.#writeBatch;
     batch.clear();
     const wrId = this.#posted;
-    if (notice >= 0 && this.#carriesNotices) batch.writeWithImm(wrId, toAddress, rkey, notice);
+    if (notice >= 0 && this.#carriesNotifications) batch.writeWithImm(wrId, toAddress, rkey, notice);
     else batch.write(wrId, toAddress, rkey);
     batch.sge(from.lkey, from.address + offset, sizeBytes);
-    this.#noticeAfter[wrId % WRITES] = this.#carriesNotices ? -1 : notice;
+    this.#notificationAfter[wrId % WRITES] = this.#carriesNotifications ? -1 : notice;
     this.#posted++;
     this.#post(this.#blocks, batch);
   }
 
   /** Tells the peer a count. Those that have no room are replaced by later ones. */
   notify(notice: number): void {
-    if (this.#noticesPosted - this.#noticesDone >= NOTICES) {
-      this.#waitingNotice = notice;
+    if (this.#notificationsPosted - this.#notificationsDone >= NOTICES) {
+      this.#waitingNotification = notice;
       return;
     }
-    const batch = this.#noticeBatch;
+    const batch = this.#notificationBatch;
     batch.clear();
-    batch.sendWithImm(this.#noticesPosted, notice);
-    this.#noticesPosted++;
+    batch.sendWithImm(this.#notificationsPosted, notice);
+    this.#notificationsPosted++;
     this.#post(this.#notices, batch);
   }
 
   get hasRoomToAnnounce(): boolean {
-    return this.#noticesPosted - this.#noticesDone < NOTICES;
+    return this.#notificationsPosted - this.#notificationsDone < NOTICES;
   }
 
   announce(block: number, { rkey, address }: RemoteRegion): void {
-    const place = RECEIVES + (this.#noticesPosted % NOTICES);
+    const place = RECEIVES + (this.#notificationsPosted % NOTICES);
     const at = place * (ANNOUNCEMENT_BYTES / 4);
     this.#letterWords[at] = block;
     this.#letterWords[at + 1] = rkey;
     this.#letterWords[at + 2] = address;
     this.#letterWords[at + 3] = address / 2 ** 32;
-    const batch = this.#noticeBatch;
+    const batch = this.#notificationBatch;
     batch.clear();
-    batch.send(this.#noticesPosted).sge(this.#letters.lkey, this.#letters.address + at * 4, ANNOUNCEMENT_BYTES);
-    this.#noticesPosted++;
+    batch.send(this.#notificationsPosted).sge(this.#letters.lkey, this.#letters.address + at * 4, ANNOUNCEMENT_BYTES);
+    this.#notificationsPosted++;
     this.#post(this.#notices, batch);
   }
 
@@ -251,14 +251,14 @@ export class VerbsPath implements Disposable {
     const isOfBlocks = completions.qpNumber(index) === this.#blocks.number;
     if (completions.opcode(index) < completionOpcodes.receive) {
       if (isOfBlocks) this.#onWritten(events);
-      else this.#onNoticeDone();
+      else this.#onNotificationDone();
       return;
     }
     const place = completions.wrId(index);
     if (completions.hasImm(index)) {
       const imm = completions.imm(index);
       this.#repost(isOfBlocks ? this.#blocks : this.#notices, place);
-      events.onNotice(imm & COUNT_MASK, imm >= TOP_BIT);
+      events.onNotification(imm & COUNT_MASK, imm >= TOP_BIT);
       return;
     }
     if (isOfBlocks || completions.byteLength(index) !== ANNOUNCEMENT_BYTES) {
@@ -273,17 +273,17 @@ export class VerbsPath implements Disposable {
   }
 
   #onWritten(events: PathEvents): void {
-    const notice = this.#noticeAfter[this.#written % WRITES];
+    const notice = this.#notificationAfter[this.#written % WRITES];
     this.#written++;
     if (notice >= 0) this.notify(notice);
     events.onWritten();
   }
 
-  #onNoticeDone(): void {
-    this.#noticesDone++;
-    const notice = this.#waitingNotice;
+  #onNotificationDone(): void {
+    this.#notificationsDone++;
+    const notice = this.#waitingNotification;
     if (notice < 0) return;
-    this.#waitingNotice = -1;
+    this.#waitingNotification = -1;
     this.notify(notice);
   }
 
@@ -322,7 +322,7 @@ export class VerbsPath implements Disposable {
 }
 
 /** The notice of a count; the top bit says that the block it ends with is the last one and not full. */
-export function noticeOf(count: number, isLast: boolean): number {
+export function notificationOf(count: number, isLast: boolean): number {
   return (count % 2 ** 31) + (isLast ? TOP_BIT : 0);
 }
 

@@ -3,7 +3,7 @@
 //   door-daemon CGROUP INSTANCE ADDRESS DESTINATION
 
 import { createServer } from 'node:net';
-import { parseEndpoint, parseRules, Steering } from '../../../src/steering/index.ts';
+import { parseIpEndpoint, parseRules, Steering } from '../../../src/steering/index.ts';
 
 const [cgroup = '', instance = '', address = '', destination = ''] = process.argv.slice(2);
 const steering = Steering.create({ instance, cgroup, rules: parseRules('connect redirect') });
@@ -11,7 +11,7 @@ const server = createServer((socket) => socket.pipe(socket)).listen(0, address, 
   const bound = server.address();
   if (bound === null || typeof bound === 'string') throw new Error('no address');
   steering.serve({ ipv4: { address, port: bound.port } });
-  steering.announce(parseEndpoint(destination));
+  steering.announce(parseIpEndpoint(destination));
   process.stdout.write('ready\n');
 });
 process.once('SIGTERM', () => {

@@ -12,7 +12,7 @@ export class LocalRelay implements Disposable {
   carriedBytes = 0;
   pairs = 0;
   readonly #waiting = new Map<string, ProxyConnection>();
-  readonly #lanes = new Set<Lane>();
+  readonly #lanes = new Set<EventLoop>();
   readonly #memory = SharedMemory.create({ sizeBytes: CHUNK_BYTES });
 
   constructor(pool: SkmsgPool) {
@@ -30,8 +30,8 @@ export class LocalRelay implements Disposable {
     this.#waiting.delete(key(remote, local));
     this.pairs++;
     const lanes = [
-      new Lane(this, this.#memory, connection, partner),
-      new Lane(this, this.#memory, partner, connection),
+      new EventLoop(this, this.#memory, connection, partner),
+      new EventLoop(this, this.#memory, partner, connection),
     ];
     for (const lane of lanes) this.#lanes.add(lane);
     const gone = new Set<ProxyConnection>();
@@ -46,7 +46,7 @@ export class LocalRelay implements Disposable {
     }
   }
 
-  #drop(lane: Lane): void {
+  #drop(lane: EventLoop): void {
     lane.stop();
     this.#lanes.delete(lane);
   }
@@ -58,7 +58,7 @@ export class LocalRelay implements Disposable {
 }
 
 /** One direction. */
-class Lane {
+class EventLoop {
   readonly #relay: LocalRelay;
   readonly #memory: SharedMemory;
   readonly #from: ProxyConnection;

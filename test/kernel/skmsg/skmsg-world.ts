@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { dirname } from 'node:path';
 import { type Host, Lab } from '../../../src/lab/index.ts';
-import { parseEndpoint, parseRules, type SkmsgPool, Steering } from '../../../src/steering/index.ts';
+import { parseIpEndpoint, parseRules, type SkmsgPool, Steering } from '../../../src/steering/index.ts';
 import { temporaryRunDir } from '../fixtures/lab-world.ts';
 import { FlowProgram } from '../shortcut/flow-program.ts';
 import { LocalRelay } from './local-relay.ts';
@@ -35,7 +35,7 @@ export class SkmsgWorld implements AsyncDisposable {
       }),
     );
     steering.serve({});
-    steering.announce(parseEndpoint(`127.0.0.1:${SERVER_PORT}`));
+    steering.announce(parseIpEndpoint(`127.0.0.1:${SERVER_PORT}`));
     const pool = undo.use(steering.openSkmsgPool({ size: poolSize }));
     const relay = undo.use(new LocalRelay(pool));
     return new SkmsgWorld([lab.host('a'), lab.host('b')], flow, { steering, pool, relay }, undo.move());

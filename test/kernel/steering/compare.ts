@@ -21,7 +21,7 @@ const connections: Readonly<Record<string, number>> = {
 /** Of a listener that has just come or gone, the other host hears a moment later: these may go either way. */
 const racing: ReadonlySet<string> = new Set(['passing-listener']);
 /** Words of the program for what must not happen, whatever the way. */
-const trouble = /timed out|WRONG|LOST|NOT |stuck|never|only \d+ bytes|nudge/;
+const problem = /timed out|WRONG|LOST|NOT |stuck|never|only \d+ bytes|nudge/;
 
 /** By behaviour and family: what happened over plain TCP in this process, which is the same in all pairs. */
 const expectations = new Map<string, Observation>();
@@ -40,7 +40,7 @@ export async function compare(pair: Pair<CarryingWorld>, name: string, family: F
   const expected = await expectation(pair, name, family);
   const observed = await pair.observe(name, carrying, family);
   const carried = carrying.world.carried() - before;
-  assert.doesNotMatch(`${expected.client} ${expected.server}`, trouble);
+  assert.doesNotMatch(`${expected.client} ${expected.server}`, problem);
   assert.deepEqual(comparable(observed), comparable(connectDifferences[name] ?? expected));
   if (connectDifferences[name] !== undefined) assert.notDeepEqual(comparable(observed), comparable(expected));
   if (!racing.has(name)) assert.equal(carried, connections[name] ?? 1, 'connections that were carried');

@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { type Host, Lab } from '../../../src/lab/index.ts';
-import { formatEndpoint, parseEndpoint, SteeringView } from '../../../src/steering/index.ts';
+import { formatIpEndpoint, parseIpEndpoint, SteeringView } from '../../../src/steering/index.ts';
 import { until } from '../../conformance/wait.ts';
 
 const bin = fileURLToPath(new URL('../../../src/cli/bin.ts', import.meta.url));
@@ -42,7 +42,7 @@ function startRelay(host: Host, name: string, rule: string, peer: string): Start
 function isAnnounced(endpoint: string): boolean {
   try {
     using view = new SteeringView(`${instance}-a`);
-    return view.announced.some((one) => formatEndpoint(one) === endpoint);
+    return view.announced.some((one) => formatIpEndpoint(one) === endpoint);
   } catch {
     // Not there yet.
     return false;
@@ -52,7 +52,7 @@ function isAnnounced(endpoint: string): boolean {
 test('a program in another network namespace is carried, and both ends see the true addresses', async () => {
   await using lab = await Lab.create({ hosts: 3 });
   const [a, b, c] = [lab.host('a'), lab.host('b'), lab.host('c')];
-  const destination = formatEndpoint(parseEndpoint(`${b.ipv4}:${port}`));
+  const destination = formatIpEndpoint(parseIpEndpoint(`${b.ipv4}:${port}`));
   const serve = `require('net').createServer((s) => s.end(s.remoteAddress + ':' + s.remotePort)).listen(${port}, '0.0.0.0')`;
   const server = b.spawn(process.execPath, ['-e', serve], { stdio: 'ignore' });
   const served = once(server, 'exit');

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Host } from '../../../src/lab/index.ts';
 import { BpfMap } from '../../../src/native/index.ts';
 import { endpointBytes } from '../../../src/steering/endpoint.ts';
-import { parseEndpoint, verdicts } from '../../../src/steering/index.ts';
+import { parseIpEndpoint, verdicts } from '../../../src/steering/index.ts';
 
 const pins = '/sys/fs/bpf/millrace';
 /** SHORTCUT_REDIRECTED in bpf/shortcut.bpf.c. */
@@ -40,7 +40,7 @@ export class PinnedInstance {
   /** As `10.0.0.1:80` or `[fd00::1]:80`. */
   isAnnounced(endpoint: string): boolean {
     using map = BpfMap.openPinned(join(this.pinFolder, 'announced'));
-    return map.lookup(endpointBytes(parseEndpoint(endpoint)), new Uint8Array(map.valueBytes));
+    return map.lookup(endpointBytes(parseIpEndpoint(endpoint)), new Uint8Array(map.valueBytes));
   }
 
   #count(name: string, index: number): number {

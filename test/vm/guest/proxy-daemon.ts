@@ -14,7 +14,7 @@ const config = JSON.parse(readFileSync(path, 'utf8')) as Config;
 const tell = (event: string, data: unknown): void => {
   process.stdout.write(`${JSON.stringify({ event, data })}\n`);
 };
-for (const kind of ['link', 'peer', 'trouble']) subscribe(`millrace:${kind}`, (data) => tell(kind, data));
+for (const kind of ['link', 'peer', 'error']) subscribe(`millrace:${kind}`, (data) => tell(kind, data));
 
 const daemon = await ProxyDaemon.start({ config });
 process.on('SIGUSR2', () => {

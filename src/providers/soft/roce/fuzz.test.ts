@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { climb } from '../../../../test/conformance/connect.ts';
+import { modifyToRts } from '../../../../test/conformance/connect.ts';
 import { Rig } from '../../../../test/conformance/rig.ts';
 import { reap, turn, until } from '../../../../test/conformance/wait.ts';
 import { SharedMemory } from '../../../native/index.ts';
@@ -33,7 +33,7 @@ describe(`RoCE under fire (seed ${seed})`, () => {
       const taken = new Map<string, number>();
       for (let count = 0; count < HANDED / 2; ) {
         const state = states[random(states.length)] ?? 'RTS';
-        port.climb(kind, state);
+        port.modifyToRts(kind, state);
         for (const [index, opcode] of script(kind, random).entries()) {
           count++;
           const packet = new Packet();
@@ -86,7 +86,7 @@ describe(`RoCE under fire (seed ${seed})`, () => {
       connected.modify('RESET');
       const peer = { device, qpNumber: IMPOSTOR_QP, psn: PSN };
       const attributes = { path: { gid: impostor.gid }, pathMtu: 256 } as const;
-      climb(connected, 'RTS', PSN, peer, { access: flags, attributes });
+      modifyToRts(connected, 'RTS', PSN, peer, { access: flags, attributes });
     };
     const completions = stack.use(new CompletionBatch(1024));
     for (let sent = 0; sent < SENT; ) {

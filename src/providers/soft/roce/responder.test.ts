@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { climb } from '../../../../test/conformance/connect.ts';
+import { modifyToRts } from '../../../../test/conformance/connect.ts';
 import { reap, until } from '../../../../test/conformance/wait.ts';
 import { ReceiveBatch } from '../../index.ts';
 import { answer, IMPOSTOR_QP, PSN, pattern, psn, Victim } from './fixtures/victim.ts';
@@ -183,7 +183,7 @@ describe('RoCE responder', () => {
     srq.setLimit(2);
     const qp = end.createQp({ srq });
     const peer = { device, qpNumber: IMPOSTOR_QP, psn: PSN };
-    climb(qp, 'RTS', PSN, peer, { attributes: { path: { gid: impostor.gid }, pathMtu: 1024 } });
+    modifyToRts(qp, 'RTS', PSN, peer, { attributes: { path: { gid: impostor.gid }, pathMtu: 1024 } });
     impostor.victimQp = qp.number;
     const seen: Uint8Array[] = [];
     device.events.on('srqLimit', () => {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
 import { access, type QpAttributes, type QpState } from '../../src/verbs/index.ts';
-import { climb, initAttributes, PSN_OF_LEFT, PSN_OF_RIGHT, rtrAttributes, rtsAttributes } from './connect.ts';
+import { initAttributes, modifyToRts, PSN_OF_LEFT, PSN_OF_RIGHT, rtrAttributes, rtsAttributes } from './connect.ts';
 import type { Rig } from './rig.ts';
 import { type ConformanceTarget, conforms } from './target.ts';
 import { reap, settle, turn } from './wait.ts';
@@ -25,8 +25,8 @@ function peerOfLeft({ right }: Rig): { device: Rig['right']['device']; qpNumber:
   return { device: right.device, qpNumber: right.qp.number, psn: PSN_OF_RIGHT };
 }
 
-function climbLeft(rig: Rig, to: QpState): void {
-  climb(rig.left.qp, to, PSN_OF_LEFT, peerOfLeft(rig), rig.connectOptions('left'));
+function rtsStepsLeft(rig: Rig, to: QpState): void {
+  modifyToRts(rig.left.qp, to, PSN_OF_LEFT, peerOfLeft(rig), rig.connectOptions('left'));
 }
 
 /** What a step needs, if it is one. */
@@ -67,7 +67,7 @@ export function ladder(target: ConformanceTarget): void {
         const name = isLegal ? `${from} leads to ${to}` : `${from} does not lead to ${to}, and trying changes nothing`;
         const needs = from === 'SQD' || to === 'SQD' ? ({ needs: 'sendQueueDrain' } as const) : {};
         conforms(target, name, { isConnected: false, ...needs }, (rig) => {
-          climbLeft(rig, from);
+          rtsStepsLeft(rig, from);
           const { qp } = rig.left;
           if (isLegal) {
             qp.modify(to, attributesOf(rig, from, to));
@@ -87,7 +87,7 @@ export function ladder(target: ConformanceTarget): void {
         `${from} to ${to} wants each of its attributes, in range, and no other`,
         { isConnected: false },
         (rig) => {
-          climbLeft(rig, from);
+          rtsStepsLeft(rig, from);
           const { qp } = rig.left;
           const attributes = attributesOf(rig, from, to);
           const refuses = (wrong: QpAttributes, why: string): void => {
@@ -136,7 +136,7 @@ export function ladder(target: ConformanceTarget): void {
         right.receive(5, 0, 64);
         const peerOfRight = { device: left.device, qpNumber: left.qp.number, psn: PSN_OF_LEFT };
         right.qp.modify('RTR', rtrAttributes(right.device, peerOfRight, rig.connectOptions('right')));
-        climbLeft(rig, 'RTS');
+        rtsStepsLeft(rig, 'RTS');
         left.put(0, 'early');
         left.post((batch) => batch.send(1).sge(...left.at(0, 5)));
         const [received] = await right.received();

@@ -2,7 +2,7 @@
 
 import type { Socket } from 'node:net';
 import { allClosed } from '../../json-lines/index.ts';
-import { type Dialed, type DialTrouble, dialTrouble } from '../../tls/index.ts';
+import { type Dialed, type DialFailure, dialFailure } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import type { HeartbeatSpec } from './control-spec.ts';
 import type { Handshake } from './handshake.ts';
@@ -15,7 +15,7 @@ const JITTER = 0.2;
 /** Up for so long, it is not the same failure over and over. */
 const STABLE_MS = 10_000;
 
-export interface PeerCallerOptions {
+export interface PeerDialerOptions {
   readonly beat: HeartbeatSpec;
   readonly dial: () => Dialed;
   readonly makeHandshake: () => Handshake;
@@ -24,8 +24,8 @@ export interface PeerCallerOptions {
   readonly onFailed: (reason: string, isFault: boolean) => void;
 }
 
-export class PeerCaller implements AsyncDisposable {
-  readonly #options: PeerCallerOptions;
+export class PeerDialer implements AsyncDisposable {
+  readonly #options: PeerDialerOptions;
   /** Those that are not quite closed, too. */
   readonly #sockets = new Set<Socket>();
   #dialing: Socket | undefined;
@@ -36,7 +36,7 @@ export class PeerCaller implements AsyncDisposable {
   #late: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  constructor(options: PeerCallerOptions) {
+  constructor(options: PeerDialerOptions) {
     this.#options = options;
     this.#call();
   }
@@ -58,7 +58,7 @@ export class PeerCaller implements AsyncDisposable {
     const { socket, ready } = this.#options.dial();
     this.#sockets.add(socket);
     this.#dialing = socket;
-    const fail = (error: NodeJS.ErrnoException): void => this.#failed(socket, dialTrouble(error));
+    const fail = (error: NodeJS.ErrnoException): void => this.#failed(socket, dialFailure(error));
     const closed = (): void => this.#failed(socket, { reason: 'the peer closed the connection', isFault: false });
     socket.on('error', fail);
     socket.once('close', closed);
@@ -94,7 +94,7 @@ export class PeerCaller implements AsyncDisposable {
     });
   }
 
-  #failed(socket: Socket, { reason, isFault }: DialTrouble): void {
+  #failed(socket: Socket, { reason, isFault }: DialFailure): void {
     if (this.#dialing !== socket) return;
     this.#dialing = undefined;
     if (this.#isClosed) return;

@@ -9,7 +9,7 @@ import type { Transport } from './transport.ts';
 const MAX_REGION_BYTES = 64 * 1024 * 1024;
 
 export class CalledSession extends Session {
-  override readonly isCaller = false;
+  override readonly isDialer = false;
 
   protected override onPeerUp(): void {
     // What we said when it broke may have been lost.
@@ -53,7 +53,7 @@ export class CalledSession extends Session {
     }
     const limit = Math.max(MAX_REGION_BYTES, regionBytes(this.options.geometry));
     if (regionBytes(offer.geometry) > limit || (isKnown && !isSame(offer.geometry, this.link?.options.geometry))) {
-      this.events.onLie(`rings of ${offer.geometry.slots} slots`);
+      this.events.onProtocolError(`rings of ${offer.geometry.slots} slots`);
       return;
     }
     if (this.isRegionWhole(offer.transport, offer.geometry)) this.#take(offer, devices);

@@ -21,8 +21,8 @@ describe('calling a peer', { concurrency: true }, () => {
       for (const [index, leastMs] of [100, 200, 400].entries()) {
         assert.ok((pausesMs[index] ?? 0) > leastMs * 0.8, `pauses of ${pausesMs.join(', ')} ms`);
       }
-      assert.equal(a.troubles.length, 1, 'the same trouble is told once');
-      assert.match(a.troubles[0] ?? '', /^peer b at 127.0.0.1 port \d+ refused this daemon: not today$/);
+      assert.equal(a.errors.length, 1, 'the same problem is told once');
+      assert.match(a.errors[0] ?? '', /^peer b at 127.0.0.1 port \d+ refused this daemon: not today$/);
     });
   }
 
@@ -34,7 +34,7 @@ describe('calling a peer', { concurrency: true }, () => {
     const tookMs = (parrot.calledMs[7] ?? 0) - firstMs;
     // With pauses that double it would be nearly eight seconds.
     assert.ok(tookMs < 6000, `eight calls took ${tookMs} ms`);
-    assert.deepEqual(a.troubles, []);
+    assert.deepEqual(a.errors, []);
   });
 
   test('what a daemon said it would not call any more is not called', async () => {

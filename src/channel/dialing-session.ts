@@ -8,7 +8,7 @@ import { kindOf, messageOf, Session } from './session.ts';
 const MAX_FAILURES = 2;
 
 export class CallingSession extends Session {
-  override readonly isCaller = true;
+  override readonly isDialer = true;
   #deviceIndex = 0;
   #failures = 0;
   /** An offer is to be made. */
@@ -31,7 +31,7 @@ export class CallingSession extends Session {
     if (message.kind === 'accept') this.#onAccept(message);
     else if (message.kind === 'reject') this.#onReject(message.code, message.reason);
     else if (message.kind === 'broken') this.failed(`at the peer: ${message.reason}`);
-    else if (message.kind === 'offer') this.events.onLie('it called, though it is to be called');
+    else if (message.kind === 'offer') this.events.onProtocolError('it called, though it is to be called');
   }
 
   #offer(): void {

@@ -1,6 +1,6 @@
 // What the links of a lane share: its loop, its memory, and the last words of streams that were reset.
 
-import { BufferPool, type Lane, LastWords } from '../loop/index.ts';
+import { BufferPool, type EventLoop, LastWords } from '../loop/index.ts';
 import { RangeList } from '../native/index.ts';
 import { MemoryBudget } from './credits.ts';
 
@@ -13,14 +13,14 @@ export interface PartsOptions {
 }
 
 export class LaneParts implements Disposable {
-  readonly lane: Lane;
+  readonly lane: EventLoop;
   readonly pool = new BufferPool(HELD_BUFFER_BYTES);
   readonly budget: MemoryBudget;
   /** For one gathered send at a time. */
   readonly ranges: RangeList;
   readonly lastWords: LastWords;
 
-  constructor(lane: Lane, options: PartsOptions) {
+  constructor(lane: EventLoop, options: PartsOptions) {
     this.lane = lane;
     this.budget = new MemoryBudget(options.memoryBytes);
     this.ranges = new RangeList(options.recordsPerSend);
