@@ -14,7 +14,7 @@ export interface Room {
   readonly imports: readonly string[];
 }
 
-const room = (path: string, purpose: string, imports = ''): Room => ({
+export const room = (path: string, purpose: string, imports = ''): Room => ({
   path,
   purpose,
   imports: imports.split(' ').filter((word) => word !== ''),
@@ -115,31 +115,34 @@ const root = join(import.meta.dirname, '..');
 const common = new Set(['src/errors.ts']);
 const importPattern = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']+)'/g;
 
-/** Longest path first, so that an inner room is found before the one around it. */
-const byDepth = rooms.toSorted((left, right) => right.path.length - left.path.length);
-const roomOf = (file: string): Room | undefined => byDepth.find(({ path }) => file.startsWith(`${path}/`));
+/** The innermost room that a file is in. */
+function roomOf(file: string, table: readonly Room[]): Room | undefined {
+  return table
+    .filter(({ path }) => file.startsWith(`${path}/`))
+    .toSorted((left, right) => right.path.length - left.path.length)[0];
+}
 
-function sourceFiles(): string[] {
-  return globSync('{src,workbench}/**/*.ts', { cwd: root })
+function sourceFiles(folder: string): string[] {
+  return globSync('{src,workbench}/**/*.ts', { cwd: folder })
     .filter((file) => !file.endsWith('.test.ts') && !file.includes('/fixtures/'))
     .sort();
 }
 
 /** Every import that breaks the table, and every permission that nobody uses, as a line for people. */
-export function roomProblems(): string[] {
+export function roomProblems(folder = root, table = rooms): string[] {
   const problems: string[] = [];
-  const unused = new Map(rooms.map(({ path, imports }) => [path, new Set(imports)]));
-  for (const file of sourceFiles()) {
-    const from = roomOf(file);
+  const unused = new Map(table.map(({ path, imports }) => [path, new Set(imports)]));
+  for (const file of sourceFiles(folder)) {
+    const from = roomOf(file, table);
     if (from === undefined) {
       if (file !== 'src/index.ts' && !common.has(file)) problems.push(`${file}: it is in no room; see tools/rooms.ts`);
       continue;
     }
-    const lines = readFileSync(join(root, file), 'utf8').split('\n');
+    const lines = readFileSync(join(folder, file), 'utf8').split('\n');
     for (const [index, line] of lines.entries()) {
       for (const [, specifier = ''] of line.matchAll(importPattern)) {
         const target = normalize(join(dirname(file), specifier));
-        const to = roomOf(target);
+        const to = roomOf(target, table);
         if (to === from || common.has(target)) continue;
         const where = `${file}:${index + 1}: ${line.trim()}`;
         if (to === undefined) problems.push(`${where}\n    ${target} is in no room`);
@@ -152,13 +155,13 @@ export function roomProblems(): string[] {
   for (const [path, left] of unused) {
     for (const other of left) problems.push(`tools/rooms.ts: ${path} may import ${other} and does not`);
   }
-  return [...problems, ...cycleProblems()];
+  return [...problems, ...cycleProblems(table)];
 }
 
 /** The table itself must be free of cycles: a room's height is one more than that of the highest room it imports. */
-function cycleProblems(): string[] {
+function cycleProblems(table: readonly Room[]): string[] {
   const problems: string[] = [];
-  const known = new Map(rooms.map((each) => [each.path, each]));
+  const known = new Map(table.map((each) => [each.path, each]));
   const visit = (path: string, way: readonly string[]): void => {
     if (way.includes(path)) {
       problems.push(`tools/rooms.ts: a cycle: ${[...way.slice(way.indexOf(path)), path].join(' -> ')}`);
@@ -166,7 +169,7 @@ function cycleProblems(): string[] {
     }
     for (const next of known.get(path)?.imports ?? []) visit(next, [...way, path]);
   };
-  for (const { path } of rooms) if (problems.length === 0) visit(path, []);
+  for (const { path } of table) if (problems.length === 0) visit(path, []);
   return problems;
 }
 
