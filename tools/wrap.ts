@@ -18,7 +18,7 @@ interface ProseLine {
   readonly text: string;
 }
 
-const isTooLong = (line: string): boolean => [...line].length > WIDTH;
+const isTooLong = (line: string): boolean => Array.from(line).length > WIDTH;
 
 /** Words as lines of at most 100 columns; a word that is longer than that has a line to itself. */
 function fill(text: string, first: string, rest: string): string[] {
