@@ -73,11 +73,6 @@ export const rooms: readonly Room[] = [
     'src/native src/system src/status src/loop src/steering src/channel src/config src/providers',
   ),
   room(
-    'src/relay',
-    'steered connections over plain TCP',
-    'src/native src/text src/json-lines src/loop src/steering src/proxy/control',
-  ),
-  room(
     'src/proxy/control',
     'the control connection between daemons',
     'src/native src/text src/json-lines src/tls src/steering',
@@ -93,7 +88,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/cli',
     'arguments and a world in, an exit code out',
-    'src/native src/system src/text src/spin src/status src/tls src/verbs src/remoting/transports src/providers src/providers/soft src/providers/ibverbs src/providers/recording src/remoting/backend src/vortex src/vortex/net src/vortex/files src/perf src/steering src/config src/telemetry src/server src/relay src/proxy src/lab src/lab/vm src/doctor',
+    'src/system src/text src/spin src/status src/tls src/verbs src/remoting/transports src/providers src/providers/soft src/providers/ibverbs src/providers/recording src/remoting/backend src/vortex src/vortex/net src/vortex/files src/perf src/steering src/config src/telemetry src/server src/proxy src/lab src/lab/vm src/doctor',
   ),
   room('workbench/worlds', 'lab hosts with daemons, etcd and programs in them', 'src/system src/server src/lab'),
   room(

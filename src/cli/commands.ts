@@ -18,7 +18,6 @@ export const commands: readonly CommandSource[] = [
   { names: ['backend'], load: async () => (await import('./backend.ts')).addBackend },
   { names: ['guest'], load: async () => (await import('./guest.ts')).addGuest },
   { names: ['replay'], load: async () => (await import('./replay.ts')).addReplay },
-  { names: ['relay'], load: async () => (await import('./relay.ts')).addRelay },
   { names: ['lab'], load: async () => (await import('./lab.ts')).addLab },
   { names: ['steer'], load: async () => (await import('./steer.ts')).addSteer },
   { names: ['config'], load: async () => (await import('./config.ts')).addConfig },

@@ -9,7 +9,7 @@ import { prepareLeg } from './leg-socket.ts';
 const BACKLOG = 65_535;
 /** Accepted before the others of the lane have their turn. */
 const MAX_ACCEPTS = 64;
-/** Descriptors may come free without the relay noticing: look again now and then. */
+/** Descriptors may be freed without the acceptor noticing, so it tries again at this interval. */
 const RETRY_NS = 100_000_000;
 const shortages: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM']);
 

@@ -65,7 +65,7 @@ export class BufferPool implements Disposable {
   }
 
   #grow(): void {
-    const memory = SharedMemory.create({ sizeBytes: BUFFERS_PER_CHUNK * this.bufferBytes, name: 'relay' });
+    const memory = SharedMemory.create({ sizeBytes: BUFFERS_PER_CHUNK * this.bufferBytes, name: 'buffers' });
     const chunk: Chunk = { memory, free: [] };
     for (let index = BUFFERS_PER_CHUNK - 1; index >= 0; index--) {
       chunk.free.push({ memory, offset: index * this.bufferBytes, chunk });

@@ -5,5 +5,4 @@ export { BufferPool, type PooledBuffer } from './buffer-pool.ts';
 export { EventLoop, type Resumable, type Watched } from './event-loop.ts';
 export { type Dying, LastWords } from './last-words.ts';
 export { prepareLeg } from './leg-socket.ts';
-export { LoopDriver } from './loop-driver.ts';
 export { SourcePorts } from './source-ports.ts';

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:os';
 import { describe, test } from 'node:test';
 import { SystemError } from '../errors.ts';
-import { type Address, Poller, pollEvents, Socket } from '../native/index.ts';
-import { listen } from '../relay/fixtures/relayed.ts';
+import { type Address, ip, Poller, pollEvents, Socket } from '../native/index.ts';
 import { SourcePorts } from './source-ports.ts';
 
 /** A loopback address that no other test uses: its ports are its own. */
@@ -56,7 +55,9 @@ describe('source ports', () => {
 
   test('when the kernel has no port left, those of ended calls serve again, and those of open calls do not', () => {
     using stack = new DisposableStack();
-    const listener = listen(stack);
+    const listener = stack.use(Socket.stream('ipv4'));
+    listener.bind(ip('127.0.0.1', 0));
+    listener.listen(1);
     const ports = new SourcePorts();
     const ended = callOnce(ports, listener);
     const other = callOnce(ports, listener);

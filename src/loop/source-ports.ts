@@ -1,4 +1,5 @@
-// Where the relay calls from: a port of the kernel's choice, or, when all are taken, the one of ours that has rested longest.
+// The source ports of connections to servers: one of the kernel's choice or, when all are taken, the one of ours that has
+// been closed for longest.
 //
 // A call must be bound before it is made, so that the server can be told who really calls. The kernel gives such a socket no port
 // that is in TIME_WAIT, as a plain connect would get: 28,000 short calls, ended by the client, would use up a minute's ports.

@@ -1,10 +1,11 @@
-// The relay of steer.skmsg.*, a process: between the two proxy sockets of each connection, both of whose ends are here.
+// The daemon of steer.skmsg.*, a process: joins the two proxy sockets of each connection, both of whose ends are on this host.
 //
 //   steer-skmsg CGROUP INSTANCE ADDRESS:PORT
 
-import { EventLoop, LoopDriver } from '../../src/loop/index.ts';
+import { EventLoop } from '../../src/loop/index.ts';
 import { type Address, formatAddress, pollEvents, SharedMemory } from '../../src/native/index.ts';
 import { type ProxyConnection, parseIpEndpoint, parseRule, Steering } from '../../src/steering/index.ts';
+import { LoopDriver } from './loop-driver.ts';
 
 const CHUNK_BYTES = 256 * 1024;
 /** Enough for the connections that have closed and whose FIN is still held back. */

@@ -32,7 +32,7 @@ export class SteerWorld implements AsyncDisposable {
   readonly method: SteerMethod;
   readonly host: Host;
   /** Null where no process carries anything. */
-  readonly relayPid: number | null;
+  readonly daemonPid: number | null;
   readonly #instance: string;
   readonly #undo: AsyncDisposableStack;
 
@@ -46,23 +46,23 @@ export class SteerWorld implements AsyncDisposable {
       undo.use(Steering.create({ instance, cgroup: host.cgroup, rules }));
       return new SteerWorld(method, host, instance, null, undo.move());
     }
-    // Should the relay not live to do it.
+    // In case the daemon does not live to do it.
     undo.defer(() => void removeInstance(instance));
-    const relay = undo.use(startRelay(host, instance, method));
-    await relay.line(signal);
-    return new SteerWorld(method, host, instance, relay.pid, undo.move());
+    const daemon = undo.use(startDaemon(host, instance, method));
+    await daemon.line(signal);
+    return new SteerWorld(method, host, instance, daemon.pid, undo.move());
   }
 
   private constructor(
     method: SteerMethod,
     host: Host,
     instance: string,
-    relayPid: number | null,
+    daemonPid: number | null,
     undo: AsyncDisposableStack,
   ) {
     this.method = method;
     this.host = host;
-    this.relayPid = relayPid;
+    this.daemonPid = daemonPid;
     this.#instance = instance;
     this.#undo = undo;
   }
@@ -116,22 +116,8 @@ function readCounts(pin: string, names: Readonly<Record<string, number>>): Reado
 }
 
 /** It says a line when it steers. */
-function startRelay(host: Host, instance: string, method: Exclude<SteerMethod, 'shortcut'>): LineProgram {
-  const server = `${host.ipv4}:${ports.steered}`;
-  if (method === 'skmsg') return startNode(host, './steer-skmsg.ts', [host.cgroup, instance, server]);
-  const where = ['--instance', instance, '--cgroup', host.cgroup, '--listen', host.ipv4];
-  const words = [
-    'relay',
-    '--name',
-    host.name,
-    ...where,
-    '--rule',
-    `connect to ${server}`,
-    '--announce',
-    server,
-    '--json',
-  ];
-  return startNode(host, '../../src/cli/bin.ts', words);
+function startDaemon(host: Host, instance: string, method: Exclude<SteerMethod, 'shortcut'>): LineProgram {
+  return startNode(host, `./steer-${method}.ts`, [host.cgroup, instance, `${host.ipv4}:${ports.steered}`]);
 }
 
 function startNode(host: Host, file: string, words: readonly string[]): LineProgram {

@@ -56,13 +56,13 @@ function offeredMiB(method: SteerMethod | 'plain'): number {
   return method === 'skmsg' ? 200 : 1000;
 }
 
-function holdersOf(host: Host, relayPid: number | null): Holders {
-  return { hosts: [host], pids: relayPid === null ? [] : [relayPid] };
+function holdersOf(host: Host, daemonPid: number | null): Holders {
+  return { hosts: [host], pids: daemonPid === null ? [] : [daemonPid] };
 }
 
-const stallTest: Prepare = async ({ method, host, relayPid }, roundMs, signal) => {
+const stallTest: Prepare = async ({ method, host, daemonPid }, roundMs, signal) => {
   const peers = await SteerPeers.start({ client: host, server: host }, [ports.plain, ports.steered], signal);
-  const stall = { ...holdersOf(host, relayPid), peers, offeredMiB: offeredMiB(method), stallMs: roundMs, signal };
+  const stall = { ...holdersOf(host, daemonPid), peers, offeredMiB: offeredMiB(method), stallMs: roundMs, signal };
   return {
     measure: (port) => heldMiB(stall, port),
     [Symbol.asyncDispose]: () => peers[Symbol.asyncDispose](),
@@ -114,8 +114,8 @@ const kinds = {
 } as const satisfies Record<string, Pick<Row, 'what' | 'unit' | 'better'> & { readonly prepare: Prepare }>;
 
 const paths = {
-  connect: 'by way of the relay',
-  skmsg: 'by way of proxy sockets and a relay',
+  connect: 'by way of a daemon on plain TCP',
+  skmsg: 'by way of proxy sockets and a daemon',
   shortcut: 'past TCP where possible',
 } as const satisfies Record<SteerMethod, string>;
 
@@ -149,7 +149,7 @@ async function prepareSlow(
   );
   let look: (() => Promise<number>) | undefined;
   const measure = async (port: number): Promise<number> => {
-    look ??= await startSlow(holdersOf(world.host, world.relayPid), peers, port, signal);
+    look ??= await startSlow(holdersOf(world.host, world.daemonPid), peers, port, signal);
     await sleep(stepMs, undefined, { signal });
     return look();
   };
@@ -163,7 +163,7 @@ async function prepareSlow(
 function slowRow(name: SteerMethod | 'plain'): Row {
   return {
     id: `steer.${name}.slow`,
-    what: `held in kernel and relay as time goes by, the receiver reads half of what is sent, ${pathOf(name)}`,
+    what: `held in kernel and daemon as time goes by, the receiver reads half of what is sent, ${pathOf(name)}`,
     unit: 'MiB',
     better: 'lower',
     prepare: (options) => prepareSlow(name, options),
@@ -178,7 +178,7 @@ function stalledRow(name: SteerMethod | 'plain'): Row {
   const isPlain = name === 'plain';
   return {
     id: `steer.${name}.stalled`,
-    what: `held in kernel and relay when the receiver stops, ${offeredMiB(name)} MiB offered, ${pathOf(name)}`,
+    what: `held in kernel and daemon when the receiver stops, ${offeredMiB(name)} MiB offered, ${pathOf(name)}`,
     unit: 'MiB',
     better: 'lower',
     // Through proxy sockets there is no limit to reach.

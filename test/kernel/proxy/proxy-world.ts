@@ -3,12 +3,11 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { Lab } from '../../../src/lab/index.ts';
+import { type Host, Lab } from '../../../src/lab/index.ts';
 import { removeInstance } from '../../../src/steering/index.ts';
 import { temporaryRunDir } from '../fixtures/lab-world.ts';
-import type { CarryingWorld } from '../steering/carrying-world.ts';
+import { type CarryingWorld, carryEverything } from '../steering/carrying-world.ts';
 import { instanceOf } from '../steering/pinned-instance.ts';
-import { carryEverything } from '../steering/steered-world.ts';
 import { temporaryFolder } from '../steering/temporary-folder.ts';
 import { World } from '../steering/world.ts';
 import { DaemonProcess, type Settings, socketOf } from './daemon-process.ts';
@@ -18,6 +17,10 @@ export type Name = 'a' | 'b';
 
 interface ProxyOptions {
   readonly wire?: Wire;
+  /** Of each daemon, towards the other host. All connections are carried unless this says otherwise. */
+  readonly rules?: (to: Host) => readonly string[];
+  /** Hosts in the lab; the daemons run in the first two. */
+  readonly hosts?: number;
   /** On top of what a pair of daemons needs; of a function, by host. */
   readonly settings?: Settings | ((name: Name) => Settings);
 }
@@ -25,6 +28,7 @@ interface ProxyOptions {
 export class ProxyWorld extends World implements CarryingWorld {
   readonly wire: Wire;
   readonly folder = temporaryFolder('proxy');
+  readonly #rules: (to: Host) => readonly string[];
   readonly #more: (name: Name) => Settings;
   readonly #daemons: { a?: DaemonProcess; b?: DaemonProcess } = {};
 
@@ -44,13 +48,14 @@ export class ProxyWorld extends World implements CarryingWorld {
   /** No daemon runs yet. */
   static async createIdle(options: ProxyOptions = {}): Promise<ProxyWorld> {
     const runDir = temporaryRunDir();
-    return new ProxyWorld(await Lab.create({ runDir: runDir.path }), runDir, options);
+    return new ProxyWorld(await Lab.create({ runDir: runDir.path, hosts: options.hosts ?? 2 }), runDir, options);
   }
 
   private constructor(lab: Lab, runDir: ReturnType<typeof temporaryRunDir>, options: ProxyOptions) {
     super(lab, runDir);
-    const { wire = 'shm', settings = {} } = options;
+    const { wire = 'shm', rules = carryEverything, settings = {} } = options;
     this.wire = wire;
+    this.#rules = rules;
     this.#more = typeof settings === 'function' ? settings : () => settings;
   }
 
@@ -73,7 +78,7 @@ export class ProxyWorld extends World implements CarryingWorld {
       instance: instanceOf(host),
       cgroup: host.cgroup,
       listen: { addresses: [host.ipv4, host.ipv6] },
-      rules: carryEverything(peer),
+      rules: this.#rules(peer),
       peers: [{ name: peer.name, address: peer.ipv4 }],
       insecure: true,
       devices: [`soft-${this.wire}`],

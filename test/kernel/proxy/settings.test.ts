@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
+import { redirectEverything } from '../steering/carrying-world.ts';
 import { compile } from '../steering/compile.ts';
 import { isStopped } from '../steering/process-figures.ts';
 import { RunningProgram } from '../steering/running-program.ts';
-import { redirectEverything } from '../steering/steered-world.ts';
 import { temporaryFolder } from '../steering/temporary-folder.ts';
 import { until } from '../steering/world.ts';
 import type { Settings } from './daemon-process.ts';
@@ -71,10 +71,7 @@ describe('what the config can choose', { concurrency: false }, () => {
   }
 
   test('legs of rules with redirect carry', async () => {
-    await using world = await ProxyWorld.createIdle();
-    const rules = { a: redirectEverything(world.b), b: redirectEverything(world.a) };
-    await Promise.all([world.start('a', { rules: rules.a }), world.start('b', { rules: rules.b })]);
-    await world.ready();
+    await using world = await ProxyWorld.create({ rules: redirectEverything });
     await carries(world);
     await world.stop();
   });

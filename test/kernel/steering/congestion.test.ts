@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { ProxyWorld } from '../proxy/proxy-world.ts';
 import { compile } from './compile.ts';
-import { SteeredWorld } from './steered-world.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 before(sweepDeadTests);
@@ -20,7 +20,7 @@ test('a leg has plain reno at both ends, unless the program chose, and a socket 
   using folder = temporaryFolder('congestion');
   const program = join(folder.path, 'congestion');
   compile([source], program);
-  await using world = await SteeredWorld.create((to) => [`connect to ${to.ipv4}:${carried}`]);
+  await using world = await ProxyWorld.create({ rules: (to) => [`connect to ${to.ipv4}:${carried}`] });
   const server = world.b.spawn(program, [carried, plain], { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(server, 'exit');
   await world.listening(Number(carried));

@@ -1,13 +1,16 @@
-// Tests of `connect` with `redirect`: what event loops need is as over plain TCP, and what differs is known.
+// Tests of `connect` with `redirect`: what event loops need is as over plain TCP, programs built on them run unchanged, and
+// what differs is known.
 // Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { ProxyWorld } from '../proxy/proxy-world.ts';
 import { BehavioursProgram } from './behaviours-program.ts';
+import { redirectEverything } from './carrying-world.ts';
 import { redirectDifferences } from './differences.ts';
 import { comparable, families, Pair } from './pair.ts';
-import { redirectEverything, SteeredWorld } from './steered-world.ts';
+import { programs } from './program-list.ts';
 
 before(sweepDeadTests);
 
@@ -40,14 +43,16 @@ const equal = [
 
 describe('connect with redirect', { concurrency: false }, () => {
   const program = new BehavioursProgram();
-  let pair: Pair<SteeredWorld>;
+  let pair: Pair<ProxyWorld>;
   before(async () => {
-    pair = await Pair.create(program, () => SteeredWorld.create(redirectEverything));
+    pair = await Pair.create(program, () => ProxyWorld.create({ rules: redirectEverything }));
   });
   after(async () => {
     await pair?.[Symbol.asyncDispose]();
     program[Symbol.dispose]();
   });
+
+  const redirected = (): number => pair.carrying.world.daemons.a.redirected();
 
   for (const family of families) {
     for (const name of equal) {
@@ -66,7 +71,22 @@ describe('connect with redirect', { concurrency: false }, () => {
     }
   }
 
-  test('messages really went past TCP', () => {
-    assert.ok(pair.carrying.world.relays.a.redirected() > 1000);
+  test('messages of these connections went past TCP', () => {
+    assert.ok(redirected() > 1000, `${redirected()} messages were redirected`);
   });
+
+  for (const { name, run, connections } of programs.filter(({ isEventLoop }) => isEventLoop === true)) {
+    test(`${name}, built on event loops, run unchanged`, async (t) => {
+      const { world } = pair.carrying;
+      const expected = await run(pair.plain.world);
+      const [carriedBefore, redirectedBefore] = [world.carried(), redirected()];
+      assert.deepEqual(await run(world), expected);
+      const carried = world.carried() - carriedBefore;
+      const messages = redirected() - redirectedBefore;
+      t.diagnostic(`${carried} connections carried, ${messages} messages redirected`);
+      assert.ok(carried >= connections, `only ${carried} connections were carried`);
+      // At least one in each direction of each connection.
+      assert.ok(messages > 2 * connections, `only ${messages} messages were redirected`);
+    });
+  }
 });

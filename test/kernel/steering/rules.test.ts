@@ -5,132 +5,107 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import type { ProgramResult } from '../../../src/lab/index.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { command, type Settings } from '../proxy/daemon-process.ts';
+import { ProxyWorld } from '../proxy/proxy-world.ts';
 import { attachedTo } from './attached.ts';
 import { BehavioursProgram } from './behaviours-program.ts';
+import { instanceOf } from './pinned-instance.ts';
 import { RunningProgram } from './running-program.ts';
-import { SteeredWorld } from './steered-world.ts';
-import { temporaryFolder } from './temporary-folder.ts';
-import { until, World } from './world.ts';
+import { succeed, until } from './world.ts';
 
-const command = join(import.meta.dirname, '../../../millrace');
-const ruled = join(import.meta.dirname, 'rules/ruled-daemon.ts');
 const pins = '/sys/fs/bpf/millrace';
+const proxyPort = 4789;
 const startedMs = 3000;
+const flipMs = 50;
 /** A packet that was lost is sent again after a second: none may be. */
 const slowMs = 3000;
 
 before(sweepDeadTests);
 
-describe('a relay that cannot start says so in one line and leaves nothing', { concurrency: false }, () => {
-  let world: World;
+describe('a daemon that cannot start says so in one line and leaves nothing', { concurrency: false }, () => {
+  let world: ProxyWorld;
   before(async () => {
-    world = await World.create();
+    world = await ProxyWorld.createIdle();
   });
   after(() => world.close());
 
-  const instance = (): string => `test-${world.a.labId}-wrong`;
-  const relay = (args: readonly string[], before: readonly string[] = []): Promise<ProgramResult> => {
-    const [program = '', ...rest] = [...before, command, 'relay', '--instance', instance(), ...args];
-    return world.a.run(program, rest, { signal: AbortSignal.timeout(startedMs * 5) });
-  };
-
-  async function assertRefused(result: ProgramResult, line: RegExp): Promise<void> {
-    // Where a word of the command line is wrong, a hint follows.
-    const said = result.stderr.replace('(add --help for the options)', '').trimEnd();
-    assert.match(said, line);
-    assert.equal(said.split('\n').length, 1, said);
+  async function assertRefused(settings: Settings, line: RegExp, as: readonly string[] = []): Promise<void> {
+    const file = join(world.folder.path, 'wrong.yaml');
+    writeFileSync(file, JSON.stringify({ ...world.settingsOf('a'), ...settings }));
+    const [program, ...words] = [...as, command, 'up', '--config', file];
+    const result = await world.a.run(program, words, { signal: AbortSignal.timeout(startedMs * 5) });
+    const told = result.stderr.split('\n').filter((text) => text.startsWith('millrace: '));
+    assert.equal(told.length, 1, result.stderr);
+    assert.match(told[0] ?? '', line);
     assert.notEqual(result.code, 0);
     assert.equal(result.stdout, '');
-    const left = existsSync(pins) ? readdirSync(pins).filter((name) => name.includes(instance())) : [];
+    const left = existsSync(pins) ? readdirSync(pins).filter((name) => name.includes(instanceOf(world.a))) : [];
     assert.deepEqual(left, []);
     await until('nothing is attached', () => attachedTo(world.a.cgroup).length === 0, startedMs);
   }
 
-  const rule = ['--rule', 'connect to any'];
-  for (const { name, args, line } of [
-    { name: 'no rule', args: [], line: /nothing to carry/ },
+  for (const { name, settings, line } of [
     {
-      name: 'an action that does not exist',
-      args: ['--rule', 'carry to any'],
+      name: 'a rule with an action that does not exist',
+      settings: { rules: ['carry to any'] },
       line: /'carry' is none of pass, connect/,
     },
-    { name: 'a network that is none', args: ['--rule', 'connect to 10.0.0.0/99'], line: /10\.0\.0\.0\/99/ },
+    { name: 'a cgroup that is not there', settings: { cgroup: '/no/such' }, line: /\/no\/such/ },
     {
-      name: 'ports in the wrong order',
-      args: ['--rule', 'connect to any:9-8'],
-      line: /'9-8' is no port or range of ports/,
+      name: 'a rule with a cgroup that is not there',
+      settings: { rules: ['connect cgroup /no/such'] },
+      line: /\/no\/such/,
     },
-    { name: 'a word too many', args: ['--rule', 'connect to any via b'], line: /'via' is none of to, from/ },
     {
-      name: 'a command that is too long',
-      args: ['--rule', 'connect command much-too-long-for-it'],
-      line: /at most 15 bytes/,
+      name: 'more rules than fit',
+      settings: { rules: Array.from({ length: 65 }, (_, index) => `connect to any:${index + 1}`) },
+      line: /64/,
     },
-    { name: 'a cgroup that is not there', args: [...rule, '--cgroup', '/no/such'], line: /\/no\/such/ },
-    { name: 'a rule with a cgroup that is not there', args: ['--rule', 'connect cgroup /no/such'], line: /\/no\/such/ },
-    { name: 'a file that is not there', args: ['--rules', '/no/such'], line: /read rules from \/no\/such: ENOENT/ },
     {
       name: 'an address of another host',
-      args: [...rule, '--listen', '10.99.0.1'],
+      settings: { listen: { addresses: ['10.99.0.1'] } },
       line: /10\.99\.0\.1.*no such address/,
     },
-    {
-      name: 'a peer without an address',
-      args: [...rule, '--peer', 'b'],
-      line: /expected a name, an address and a port/,
-    },
   ]) {
-    test(name, async () => {
-      await assertRefused(await relay(['--cgroup', world.a.cgroup, ...args]), line);
-    });
+    test(name, () => assertRefused(settings, line));
   }
 
-  test('more rules than fit', async () => {
-    using folder = temporaryFolder('rules');
-    const file = join(folder.path, 'many');
-    writeFileSync(file, Array.from({ length: 65 }, (_, index) => `connect to any:${index + 1}\n`).join(''));
-    await assertRefused(await relay(['--cgroup', world.a.cgroup, '--rules', file]), /64/);
-  });
-
   test('a port that is in use', async () => {
-    const script = `require('node:net').createServer().listen(4789, '${world.a.ipv4}', () => console.log('listening'))`;
+    const script = `require('node:net').createServer().listen(${proxyPort}, '${world.a.ipv4}', () => console.log('listening'))`;
     await using other = RunningProgram.start(world.a, process.execPath, ['-e', script]);
     await other.line(/^listening$/);
-    await assertRefused(await relay(['--cgroup', world.a.cgroup, ...rule]), /the port is in use/);
+    await assertRefused({}, /the port is in use/);
   });
 
   test('somebody who is not root', async () => {
     const nobody = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--'];
-    await assertRefused(await relay(['--cgroup', world.a.cgroup, ...rule], nobody), /root|permitted|permission/i);
+    await assertRefused({}, /root|permitted|permission/i, nobody);
   });
 });
 
 describe('rules decide which connections are carried', { concurrency: false }, () => {
   const program = new BehavioursProgram();
-  let world: SteeredWorld;
+  let world: ProxyWorld;
   let server: RunningProgram;
-  let daemon: RunningProgram;
+  let reloads = 0;
   before(async () => {
-    world = await SteeredWorld.create();
-    await world.relays.a.stop();
-    const { a, b } = world;
-    const words = [ruled, a.name, world.relays.a.instance, a.cgroup, `${b.name}=${b.ipv4}`];
-    daemon = RunningProgram.start(a, process.execPath, words, { isWritable: true });
-    await daemon.line(/^ready$/);
-    server = await program.serve(b);
+    world = await ProxyWorld.create();
+    server = await program.serve(world.b);
     await world.listening(7303);
   });
   after(async () => {
-    await daemon.close();
-    await world.close();
+    await world?.close();
     program[Symbol.dispose]();
   });
 
+  /** By a reload of the daemon of host a. */
   async function setRules(rules: readonly string[]): Promise<void> {
-    daemon.write(JSON.stringify(rules));
-    await daemon.line(/^set$/);
+    const daemon = world.running('a');
+    daemon.configure({ ...world.settingsOf('a'), rules });
+    daemon.signal('SIGHUP');
+    await daemon.logged(/reloaded: (?:taken over: rules|nothing changed)$/, ++reloads);
   }
 
   /** How many of the 400 connections, 100 to each of four ports, are carried by these rules. */
@@ -167,8 +142,23 @@ describe('rules decide which connections are carried', { concurrency: false }, (
 
   test('changes under load lose nothing', async (t) => {
     const { a, b } = world;
-    await setRules([`connect to ${b.ipv4}`, `connect to ${b.ipv6}`]);
-    daemon.write('flip');
+    const rules = [`connect to ${b.ipv4}`, `connect to ${b.ipv6}`];
+    /** All, none, some by family, by port and by command. */
+    const sets = [
+      rules,
+      [],
+      rules.slice(1),
+      ['pass to any:7302', ...rules],
+      ['connect to any command behaviours-dyna', 'pass to any'],
+    ];
+    let flips = 0;
+    const done = new AbortController();
+    const flipping = (async () => {
+      while (!done.signal.aborted) {
+        await setRules(sets[flips++ % sets.length] ?? []);
+        await sleep(flipMs);
+      }
+    })();
     const before = world.carried();
     for (const name of ['threads', 'bulk', 'short', 'half-close', 'sendfile', 'short', 'bulk', 'threads', 'reused']) {
       for (const family of ['ipv4', 'ipv6'] as const) {
@@ -182,13 +172,40 @@ describe('rules decide which connections are carried', { concurrency: false }, (
         assert.ok(tookMs < slowMs, `${name} over ${family} took ${tookMs} ms`);
       }
     }
+    done.abort();
+    await flipping;
     const carried = world.carried() - before;
-    daemon.signal('SIGTERM');
-    const flips = Number.parseInt(await daemon.line(/flips$/), 10);
-    await daemon.exit();
     t.diagnostic(`${flips} changes, ${carried} connections carried`);
     assert.ok(flips > 20, `${flips} changes`);
     assert.ok(carried > 100 && carried < 5000, `${carried} carried`);
-    assert.equal(daemon.stderr, '');
+    assert.deepEqual(
+      world.running('a').log.filter(({ level }) => level === 'error'),
+      [],
+    );
+  });
+
+  test('a connection that no rule sent to the daemon is reset and counted', async () => {
+    const daemon = world.running('a');
+    const before = (await daemon.status()).counters;
+    const connect = `const socket = require('node:net').connect(${proxyPort}, '${world.a.ipv4}');
+      socket.on('error', ({ code }) => console.log(code)).on('end', () => console.log('end'))`;
+    assert.equal((await succeed(world.a, process.execPath, ['-e', connect])).trim(), 'ECONNRESET');
+    const { counters } = await daemon.status();
+    assert.equal(counters.strangers, before.strangers + 1);
+    assert.equal(counters.opened, before.opened);
+  });
+
+  test('a client that resets before the daemon accepts it is counted as a reset, and no server is reached', async () => {
+    await setRules([`connect to ${world.b.ipv4}`]);
+    const daemon = world.running('a');
+    const before = (await daemon.status()).counters;
+    // The hooks take it for alive for a second more.
+    daemon.signal('SIGSTOP');
+    const connect = `const socket = require('node:net').connect(7300, '${world.b.ipv4}', () => socket.resetAndDestroy())`;
+    await succeed(world.a, process.execPath, ['-e', connect]);
+    daemon.signal('SIGCONT');
+    await until('it is counted', async () => (await daemon.status()).counters.resets === before.resets + 1);
+    const { accepted, opened } = (await daemon.status()).counters;
+    assert.deepEqual([accepted, opened], [before.accepted + 1, before.opened]);
   });
 });

@@ -11,7 +11,7 @@ const FIRST_MARKER_PORT = 5901;
 export class World implements AsyncDisposable {
   readonly a: Host;
   readonly b: Host;
-  readonly #lab: Lab;
+  readonly lab: Lab;
   readonly #runDir: ReturnType<typeof temporaryRunDir>;
   #markerPort = FIRST_MARKER_PORT;
 
@@ -26,7 +26,7 @@ export class World implements AsyncDisposable {
   }
 
   protected constructor(lab: Lab, runDir: ReturnType<typeof temporaryRunDir>) {
-    this.#lab = lab;
+    this.lab = lab;
     this.#runDir = runDir;
     this.a = lab.host('a');
     this.b = lab.host('b');
@@ -66,7 +66,7 @@ export class World implements AsyncDisposable {
   }
 
   async close(): Promise<void> {
-    await this.#lab.close();
+    await this.lab.close();
     this.#runDir[Symbol.dispose]();
   }
 

@@ -1,6 +1,6 @@
 // A daemon in a cgroup of its own: takes connections that are steered from another one, and echoes what they say.
 //
-//   door-daemon CGROUP INSTANCE ADDRESS DESTINATION
+//   echo-daemon CGROUP INSTANCE ADDRESS DESTINATION
 
 import { createServer } from 'node:net';
 import { parseIpEndpoint, parseRules, Steering } from '../../../src/steering/index.ts';
