@@ -3,6 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { Option } from 'commander';
 import { MillraceError, UsageError } from '../errors.ts';
+import { DEFAULT_INSTANCE } from '../server/index.ts';
 import {
   type Connection,
   type Explanation,
@@ -27,6 +28,7 @@ import {
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
 import { painter, table } from './paint.ts';
+import { instanceToRemove, instanceToShow, refuseServed } from './steer-instance.ts';
 import type { World } from './world.ts';
 
 interface UpOptions {
@@ -36,12 +38,16 @@ interface UpOptions {
   readonly rule?: readonly SteerRule[];
 }
 
+interface ExplainOptions {
+  readonly instance?: string;
+  readonly json?: true;
+}
+
 interface ShowOptions {
   readonly recent: string;
   readonly json?: true;
 }
 
-const defaultInstance = 'relay';
 const examples = `
 Examples:
   millrace steer up --cgroup /demo --rule 'shortcut to any'   two programs of this host, past TCP
@@ -61,7 +67,7 @@ export const addSteer: AddCommand = (program, { world, finish }) => {
   steer
     .command('up')
     .description('Attach steering to a cgroup; it stays until it is taken down. What needs a daemon waits for one.')
-    .option('--instance <name>', 'its name', defaultInstance)
+    .option('--instance <name>', 'its name', DEFAULT_INSTANCE)
     .option('--cgroup <path>', 'programs in this cgroup and below are steered', '/')
     .addOption(new Option('--rules <file>', 'one rule a line').conflicts('rule'))
     .option('--rule <line>', 'a rule; may come several times', collectRule)
@@ -69,8 +75,8 @@ export const addSteer: AddCommand = (program, { world, finish }) => {
   steer
     .command('down')
     .description('Detach steering; connections that are open stay as they are.')
-    .argument('[instance]', 'its name', defaultInstance)
-    .action((instance: string) => finish(async () => down(instance, world)));
+    .argument('[instance]', 'its name (default: the only one that no daemon serves)')
+    .action((instance: string | undefined) => finish(async () => down(instance, world)));
   steer
     .command('show')
     .description('What is steered, by which rules, and what became of the last connects.')
@@ -82,11 +88,9 @@ export const addSteer: AddCommand = (program, { world, finish }) => {
     .command('explain')
     .description('Why a connection is or is not carried: every check, and the one that decided.')
     .argument('<connection>', 'a process id, or ADDR:PORT->ADDR:PORT')
-    .option('--instance <name>', 'its name', defaultInstance)
+    .option('--instance <name>', 'its name (default: the one that a daemon serves, or the only one)')
     .option('--json', 'for programs')
-    .action((words: string, options: { readonly instance: string; readonly json?: true }) =>
-      finish(async () => explain(words, options, world)),
-    );
+    .action((words: string, options: ExplainOptions) => finish(async () => explain(words, options, world)));
 };
 
 /** For an option that may come several times. */
@@ -99,6 +103,7 @@ function up({ instance, cgroup, rules: file, rule }: UpOptions, world: World): E
     throw new UsageError("steer up: no rules; give --rule 'connect to any' or --rules FILE");
   }
   const rules = rule ?? parseRules(readText(file ?? ''));
+  refuseServed(instance, listInstances());
   sweepInstances();
   const steering = Steering.create({ instance, cgroup, rules }, false);
   world.stderr.write(`steering ${steering.cgroup} by ${rules.length} rules, as ${instance}\n`);
@@ -114,7 +119,8 @@ function readText(file: string): string {
   }
 }
 
-function down(instance: string, world: World): ExitCode {
+function down(named: string | undefined, world: World): ExitCode {
+  const instance = named ?? instanceToRemove(listInstances());
   if (!removeInstance(instance)) {
     throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', `there is no steering called ${instance}`);
   }
@@ -192,12 +198,9 @@ function textOf(shown: Shown, world: World): string {
   return lines.join('\n');
 }
 
-function explain(
-  words: string,
-  { instance, json }: { readonly instance: string; readonly json?: true },
-  world: World,
-): ExitCode {
+function explain(words: string, { instance: named, json }: ExplainOptions, world: World): ExitCode {
   const which = whichOf(words);
+  const instance = named ?? instanceToShow(listInstances());
   using view = new SteeringView(instance);
   const rules = view.rules;
   const found = view.recent.filter((connection) => isMeant(connection, which));

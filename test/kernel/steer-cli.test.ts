@@ -1,12 +1,16 @@
 // `millrace steer` as a user meets it: in-process, on the cgroup of a lab host.
 
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { exitCode } from '../../src/cli/exit-code.ts';
 import { type Outcome, runCaptured } from '../../src/cli/fixtures/captured-world.ts';
 import { type Host, Lab } from '../../src/lab/index.ts';
 import { removeInstance } from '../../src/steering/index.ts';
+import { command } from './proxy/daemon-process.ts';
+import { RunningProgram } from './steering/running-program.ts';
+import { temporaryFolder } from './steering/temporary-folder.ts';
 
 const instance = `steer-cli-${process.pid}`;
 const folder = `/sys/fs/bpf/millrace/${instance}`;
@@ -116,5 +120,46 @@ describe('millrace steer', () => {
 
     assert.equal((await steer('down', instance)).code, exitCode.ok);
     assert.ok(!existsSync(folder));
+  });
+
+  test('without a name, the commands mean the instance of the daemon that runs', async () => {
+    using files = temporaryFolder('steer');
+    const config = join(files.path, 'daemon.yaml');
+    // Its instance has the default name.
+    const settings = {
+      node: 'a',
+      cgroup: a.cgroup,
+      listen: { addresses: [a.ipv4] },
+      rules: ['connect to any:60'],
+      insecure: true,
+      devices: ['soft-shm'],
+      device: { runtimeDir: join(files.path, 'soft') },
+      api: { socket: join(files.path, 'a.sock'), http: false },
+    };
+    writeFileSync(config, JSON.stringify(settings));
+    // A BPF file system of its own: here it is the only daemon, whatever else runs on this machine.
+    const apart = ['--mount', 'sh', '-c', 'mount -t bpf bpf /sys/fs/bpf && exec "$@"', 'sh'];
+    await using daemon = RunningProgram.start(a, 'unshare', [...apart, command, 'up', '--config', config, '--json']);
+    await daemon.line(/"event":"ready"/);
+    const within = ['--mount', '--target', String(daemon.pid), command, 'steer'];
+    const steerThere = (...args: readonly string[]): ReturnType<Host['run']> => a.run('nsenter', [...within, ...args]);
+
+    const pid = await connectFrom(a, lab.host('b').ipv4, 60);
+    const explained = await steerThere('explain', String(pid));
+    assert.equal(explained.code, exitCode.ok, explained.stderr);
+    assert.match(explained.stdout, /number 1: connect to any:60/);
+    const again = await steerThere('up', '--cgroup', a.cgroup, '--rule', 'pass');
+    assert.equal(again.code, exitCode.usage, again.stderr);
+    assert.match(again.stderr, new RegExp(`a daemon \\(pid ${daemon.pid}\\) serves the instance millrace`));
+
+    const idle = lab.host('b').cgroup;
+    assert.equal((await steerThere('up', '--instance', 'idle', '--cgroup', idle, '--rule', 'pass')).code, exitCode.ok);
+    assert.equal((await steerThere('explain', String(pid))).code, exitCode.ok);
+    assert.match((await steerThere('down')).stderr, /steering idle is gone/);
+    const refused = await steerThere('down');
+    assert.equal(refused.code, exitCode.notRunning);
+    assert.match(refused.stderr, /a daemon serves millrace; stop the daemon/);
+    daemon.signal('SIGTERM');
+    await daemon.exit();
   });
 });
