@@ -1,9 +1,11 @@
-// What a pager's thread does. It never allocates, never calls into JavaScript, and waits only in poll().
+// The pager's thread: serves the page faults of a Vortex window. It never allocates, never calls into JavaScript, and
+// waits only in poll().
 //
-// The window is a shared mapping of the guard, a memfd without a single page, registered for missing pages. A fault on
-// block b is answered by mapping slot b mod K of the pool over it. Blocks behind the revisit limit get the guard back
-// first and are given to the other side after that: nobody can touch what was given away. Between the mapping of the
-// guard and its registration a touch goes unnoticed, but it leaves a page in the guard: so the guard's size tells.
+// The window is a shared mapping of the guard, a memfd without a single page, registered with userfaultfd for missing
+// pages. A fault on block b is answered by mapping slot b mod K of the pool over it. Blocks behind the revisit limit
+// are covered by the guard again first and given to the other end after that, so no thread can touch what was given
+// away. Between the mapping of the guard and its registration a touch causes no fault, but it leaves a page in the
+// guard: the guard's size shows it.
 #include "pager.h"
 
 #include <errno.h>
@@ -41,12 +43,13 @@ static uint32_t load(struct mr_pager *pager, int word) {
   return __atomic_load_n(&pager->ledger[word], __ATOMIC_ACQUIRE);
 }
 
-// A consumer may sleep on the ledger itself. Partner: BlockQueue.sleepUntil.
+// A consumer may sleep in futex(2) on the ledger itself. Partner: BlockQueue.sleepUntil, which stores `sleepers` before
+// it loads the event count; here it is the other way round, so one of the two sees the other.
 static void wake_sleeper(struct mr_pager *pager) {
-  uint32_t *news = &pager->ledger[LEDGER_NEWS];
-  __atomic_fetch_add(news, 1, __ATOMIC_SEQ_CST);
+  uint32_t *event_count = &pager->ledger[LEDGER_EVENT_COUNT];
+  __atomic_fetch_add(event_count, 1, __ATOMIC_SEQ_CST);
   if (__atomic_load_n(&pager->ledger[LEDGER_SLEEPERS], __ATOMIC_SEQ_CST) == 0) return;
-  syscall(SYS_futex, news, FUTEX_WAKE, 1, NULL, NULL, 0);
+  syscall(SYS_futex, event_count, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 void mr_pager_fail(struct mr_pager *pager, int32_t code) {
@@ -85,7 +88,7 @@ int mr_pager_guard(struct mr_pager *pager, int64_t first, int64_t count) {
   return ioctl(pager->uffd, UFFDIO_REGISTER, &registration) < 0 ? -errno : 0;
 }
 
-// Takes blocks out of the window. Afterwards no thread reaches their slots: the kernel has flushed every TLB.
+// Takes blocks out of the window. Afterwards no thread reaches their slots, because the kernel has flushed every TLB.
 static void take_out(struct mr_pager *pager, int64_t first, int64_t count) {
   struct stat status;
   for (int64_t block = first; block < first + count; block++)
@@ -109,7 +112,7 @@ static bool put_in(struct mr_pager *pager, int64_t block, size_t from) {
   return false;
 }
 
-// Of the blocks there are; those of the window while the size is not known. -1 after a size that cannot be.
+// How many blocks the stream has; those of the window while the size is unknown; -1 if the size exceeds the window.
 static int64_t end_of_stream(struct mr_pager *pager, uint64_t *size) {
   if (load(pager, LEDGER_SIZE_KNOWN) == 0) return pager->window_blocks;
   const uint64_t low = load(pager, LEDGER_SIZE), high = load(pager, LEDGER_SIZE + 1);
@@ -119,7 +122,8 @@ static int64_t end_of_stream(struct mr_pager *pager, uint64_t *size) {
   return -1;
 }
 
-// Before a slot is shown: what an earlier block left there. A consumer never sees bytes past the end of the stream.
+// Clears what an earlier block left in a slot before it is mapped. A consumer never sees bytes past the end of the
+// stream.
 static void clear_stale(struct mr_pager *pager, int64_t block) {
   uint8_t *slot = pager->pool + (block % pager->pool_blocks) * (int64_t)pager->block_bytes;
   if (pager->is_producer) {
@@ -136,7 +140,7 @@ static bool is_available(const struct mr_pager *pager, int64_t block) {
   return pager->is_producer ? block < pager->theirs + pager->pool_blocks : block < pager->theirs;
 }
 
-// Maps a block, or only its first page where the rest is there already.
+// Maps a block, or only its first page if the rest is mapped already.
 static bool show(struct mr_pager *pager, int64_t block) {
   const int64_t slot = block % pager->pool_blocks;
   if (pager->slot_block[slot] == block) {
@@ -158,8 +162,8 @@ static bool show(struct mr_pager *pager, int64_t block) {
   return true;
 }
 
-// Zeroes in place of a block that cannot be had. All share one block of memory, and only so many are there at once: who
-// goes through a failed stream costs neither memory nor mappings.
+// Maps zeroes in place of a block of a failed stream. All such blocks share one block of memory, and at most
+// MR_PAGER_SINKS are mapped at once, so a program that walks through a failed stream costs neither memory nor mappings.
 static void show_sink(struct mr_pager *pager, int64_t block) {
   const int64_t slot = block % pager->pool_blocks;
   const bool is_real = pager->slot_block[slot] == block;
@@ -174,7 +178,7 @@ static void show_sink(struct mr_pager *pager, int64_t block) {
     uint8_t *at = pager->window + block * (int64_t)pager->block_bytes;
     const int flags = MAP_FIXED | MAP_SHARED;
     if (mmap(at, pager->block_bytes, PROT_READ | PROT_WRITE, flags, pager->sink_fd, 0) == MAP_FAILED) {
-      // No mapping to be had: pages of the guard itself, so that the program goes on at least.
+      // mmap() failed: fill pages of the guard itself, so that the program at least goes on.
       *entry = -1;
       struct uffdio_zeropage zero = {.range = {(uintptr_t)at, pager->block_bytes}};
       ioctl(pager->uffd, UFFDIO_ZEROPAGE, &zero);
@@ -187,12 +191,13 @@ static void show_sink(struct mr_pager *pager, int64_t block) {
 static void give_away(struct mr_pager *pager, int64_t end) {
   pager->low = end;
   const int word = pager->is_producer ? LEDGER_COMMITTED : LEDGER_RELEASED;
-  __atomic_store_n(&pager->ledger[word], (uint32_t)end, __ATOMIC_RELEASE); // partner: the other side's load of it
+  __atomic_store_n(&pager->ledger[word], (uint32_t)end,
+                   __ATOMIC_RELEASE); // partner: BlockQueue.committed and .released, or read_theirs
   signal_event(pager->other_event);
   if (pager->is_producer) wake_sleeper(pager);
 }
 
-// Takes out and gives away what lies behind the revisit limit; all of it after the last touch.
+// Takes out and gives away the blocks behind the revisit limit; all blocks once the program has finished.
 static void retire(struct mr_pager *pager, int64_t stream_end) {
   const int64_t finish_end = atomic_load(&pager->finish_end);
   int64_t target = finish_end >= 0 ? finish_end : pager->top - pager->revisit;
@@ -205,7 +210,7 @@ static void retire(struct mr_pager *pager, int64_t stream_end) {
       take_out(pager, pager->low, end - pager->low);
       if (pager->is_failed) return;
     } else {
-      // A block that was skipped. The consumer of one that was never written sees zeroes.
+      // The program has skipped this block. If it was never written, the consumer sees zeroes.
       if (!is_available(pager, end)) return;
       uint8_t *slot = pager->pool + (end % pager->pool_blocks) * (int64_t)pager->block_bytes;
       if (pager->is_producer && end >= pager->pool_blocks) memset(slot, 0, pager->block_bytes);
@@ -215,7 +220,8 @@ static void retire(struct mr_pager *pager, int64_t stream_end) {
   }
 }
 
-// The next blocks, all but their first page: touching that is a cheap fault that says how far the program is.
+// Maps the next blocks, all but their first page: a touch of that page is a cheap fault that shows how far the program
+// is.
 static void map_ahead(struct mr_pager *pager, int64_t end) {
   if (pager->block_bytes <= pager->page_bytes || pager->top < 0) return;
   for (int64_t block = pager->top + 1; block <= pager->top + pager->ahead && block < end; block++) {
@@ -231,7 +237,8 @@ static void map_ahead(struct mr_pager *pager, int64_t end) {
   }
 }
 
-// The other side's counter: it only grows, and never past what the pool holds.
+// Loads the other end's counter, which only grows, and never past what the pool holds. Partner: give_away,
+// BlockQueue.commit and BlockQueue.release.
 static void read_theirs(struct mr_pager *pager) {
   const int64_t value = (int32_t)load(pager, pager->is_producer ? LEDGER_RELEASED : LEDGER_COMMITTED);
   const int64_t most = pager->is_producer ? pager->low : pager->low + pager->pool_blocks;
@@ -267,7 +274,7 @@ static void tell_end(struct mr_pager *pager, int64_t end) {
     pager->has_notified_failure = true;
   else
     pager->has_notified_end = true;
-  signal_event(pager->notice);
+  signal_event(pager->doorbell);
 }
 
 static void advance(struct mr_pager *pager) {
@@ -313,16 +320,16 @@ static void read_faults(struct mr_pager *pager) {
   }
 }
 
-// Nothing is ever sent on the peer's socket after the descriptors: readable means that it has gone.
-static void look_at_peer(struct mr_pager *pager, short events) {
+// Nothing is sent on the lifeline once the stream has begun: if it is readable, the other end has gone.
+static void check_lifeline(struct mr_pager *pager, short events) {
   char byte;
   if (events == 0) return;
-  if ((events & POLLIN) != 0 && recv(pager->peer, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN) return;
+  if ((events & POLLIN) != 0 && recv(pager->lifeline, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN) return;
   pager->has_peer_gone = true;
 }
 
-// How long to wait in poll(): the rest of the timeout while a fault waits.
-static int patience_ms(struct mr_pager *pager) {
+// The time limit of poll(): the rest of the stream's timeout while a fault waits, else none.
+static int poll_timeout_ms(struct mr_pager *pager) {
   if (pager->fault_count == 0) {
     pager->waiting_since_ms = 0;
     return -1;
@@ -344,21 +351,21 @@ void *mr_pager_run(void *data) {
       {.fd = pager->uffd, .events = POLLIN},
       {.fd = pager->own_event, .events = POLLIN},
       {.fd = pager->command, .events = POLLIN},
-      {.fd = pager->peer, .events = POLLIN}, // -1: poll() passes it over
+      {.fd = pager->lifeline, .events = POLLIN}, // poll() ignores -1
   };
   while (!atomic_load(&pager->is_stopping)) {
-    // With the table full the kernel keeps further faults; some thread is woken before it is read again.
+    // While the table is full, further faults stay in the kernel; they are read once a faulting thread was woken.
     fds[0].fd = pager->fault_count < MR_PAGER_FAULTS ? pager->uffd : -1;
-    fds[3].fd = pager->has_peer_gone ? -1 : pager->peer;
-    if (poll(fds, 4, patience_ms(pager)) < 0 && errno != EINTR) fail(pager, FAILURE_SYSTEM + errno);
-    // Drained before the counters are read: news after that wakes us again.
+    fds[3].fd = pager->has_peer_gone ? -1 : pager->lifeline;
+    if (poll(fds, 4, poll_timeout_ms(pager)) < 0 && errno != EINTR) fail(pager, FAILURE_SYSTEM + errno);
+    // Drained before the counters are loaded, so that a later change signals the eventfd again.
     if (fds[1].revents != 0) drain_event(pager->own_event);
     if (fds[2].revents != 0) drain_event(pager->command);
     if (fds[0].fd >= 0 && fds[0].revents != 0) read_faults(pager);
-    if (fds[3].fd >= 0) look_at_peer(pager, fds[3].revents);
+    if (fds[3].fd >= 0) check_lifeline(pager, fds[3].revents);
     advance(pager);
   }
-  // Who stops it has ended the stream before, so whoever still waits gets zeroes.
+  // The stream has ended or failed before the pager is stopped, so threads that still wait get zeroes.
   if (pager->fault_count == 0) read_faults(pager);
   advance(pager);
   return NULL;

@@ -78,8 +78,8 @@ static void close_if_open(int *fd) {
 
 // All but the window, which lives as long as its ArrayBuffer.
 static void release_parts(struct mr_pager *pager) {
-  int *const fds[] = {&pager->uffd,        &pager->pool_fd, &pager->guard_fd, &pager->sink_fd, &pager->own_event,
-                      &pager->other_event, &pager->notice,  &pager->command,  &pager->peer};
+  int *const fds[] = {&pager->uffd,        &pager->pool_fd,  &pager->guard_fd, &pager->sink_fd, &pager->own_event,
+                      &pager->other_event, &pager->doorbell, &pager->command,  &pager->lifeline};
   // Closing the userfaultfd first wakes whoever still waits; the window is plain memory from then on.
   for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
     close_if_open(fds[i]);
@@ -216,8 +216,8 @@ static struct mr_pager *parse_start(napi_env env, napi_value *argv) {
   pager->pool_fd = duplicate(fds[1]);
   pager->own_event = duplicate(fds[2]);
   pager->other_event = duplicate(fds[3]);
-  pager->notice = duplicate(fds[4]);
-  pager->peer = duplicate(fds[5]);
+  pager->doorbell = duplicate(fds[4]);
+  pager->lifeline = duplicate(fds[5]);
   void *ledger = mmap(NULL, LEDGER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, ledger_fd, 0);
   pager->ledger = ledger == MAP_FAILED ? NULL : ledger;
   return pager;
@@ -225,7 +225,7 @@ static struct mr_pager *parse_start(napi_env env, napi_value *argv) {
 
 static int start_all(struct mr_pager *pager) {
   if (pager->ledger == NULL || pager->uffd < 0 || pager->pool_fd < 0 || pager->own_event < 0 ||
-      pager->other_event < 0 || pager->notice < 0) {
+      pager->other_event < 0 || pager->doorbell < 0) {
     return -EBADF;
   }
   int result = make_parts(pager);
@@ -236,8 +236,8 @@ static int start_all(struct mr_pager *pager) {
   return result;
 }
 
-// userfault, pool, own event, other event, notice, peer (or -1), ledger, window bytes, block bytes, pool blocks, is a
-// producer, revisit, ahead, timeout in ms, does clear, owners. All descriptors are duplicated. Returns [handle,
+// userfault, pool, own event, other event, doorbell, lifeline (or -1), ledger, window bytes, block bytes, pool blocks,
+// is a producer, revisit, ahead, timeout in ms, does clear, owners. All descriptors are duplicated. Returns [handle,
 // ArrayBuffer] or -errno.
 static napi_value pager_start(napi_env env, napi_callback_info info) {
   napi_value argv[16], buffer, external, result;

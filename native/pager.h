@@ -1,5 +1,5 @@
-// A pager: the thread that turns page faults of a window into blocks of a Vortex stream. Shared by pager.c, which makes
-// and ends it, and pager-thread.c, which is what it does.
+// A pager: the thread that serves the page faults of a Vortex window. pager.c creates and stops it; pager-thread.c is
+// the thread itself.
 #pragma once
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ enum {
   LEDGER_SIZE = 6,
   LEDGER_COMMITTED = 16,
   LEDGER_RELEASED = 32,
-  LEDGER_NEWS = 48,
+  LEDGER_EVENT_COUNT = 48,
   LEDGER_SLEEPERS = 49,
 };
 
@@ -37,7 +37,7 @@ struct mr_pager_counters {
   _Atomic uint64_t mapped; // blocks put into the window
   _Atomic uint64_t sinks;  // zero blocks put there instead
   _Atomic int64_t top;     // the highest block the program has touched, -1 before
-  _Atomic uint64_t waits;  // times a fault had to wait for the other side
+  _Atomic uint64_t waits;  // faults that had to wait for the other end
 };
 
 struct mr_pager {
@@ -53,22 +53,22 @@ struct mr_pager {
   int64_t revisit, ahead;
   int32_t timeout_ms; // 0: none
   uint8_t *pool;      // our own mapping of all slots
-  uint32_t *ledger;   // shared with the other side, which may write anything
-  int uffd, pool_fd, guard_fd, sink_fd, own_event, other_event, notice, command, peer;
+  uint32_t *ledger;   // shared with the other end, which may write anything
+  int uffd, pool_fd, guard_fd, sink_fd, own_event, other_event, doorbell, command, lifeline;
   int32_t owners[MR_PAGER_OWNERS]; // the JavaScript thread it belongs to, and the threads that may terminate that one
   pthread_t thread;
 
-  // Orders, written by any thread; then `command` is signalled.
+  // Orders, written by any thread, which then signals `command`.
   _Atomic bool is_stopping;
   _Atomic int32_t ordered_failure;
   _Atomic int64_t finish_end; // -1: not finished; else all blocks below it are given away
 
-  // The thread's own.
+  // Used by the pager's thread alone.
   int64_t *slot_block;    // by slot: the block of the window it is mapped at, or -1
   bool *slot_is_headless; // by slot: mapped ahead, its first page still missing
   int64_t low;            // blocks below are given away
   int64_t top;            // the highest block touched
-  int64_t theirs; // the other side's counter as last read: `released` for a producer, `committed` for a consumer
+  int64_t theirs; // the other end's counter as last loaded: `released` for a producer, `committed` for a consumer
   int64_t faults[MR_PAGER_FAULTS];
   uint32_t fault_count;
   int64_t sinks[MR_PAGER_SINKS];
@@ -78,15 +78,15 @@ struct mr_pager {
 
   struct mr_pager_counters counters;
 
-  // Who holds this struct: the environment (until stopped) and the ArrayBuffer over the window.
+  // What keeps this struct alive: the environment (until stopped) and the ArrayBuffer over the window.
   bool is_running, has_buffer;
   struct mr_pager *next; // in the list of all of the process
 };
 
 void *mr_pager_run(void *pager);
-// Records a failure unless there is one already, and tells both sides.
+// Stores a failure unless there is one already, and wakes both ends.
 void mr_pager_fail(struct mr_pager *pager, int32_t code);
-// Whether this side has given all of the stream away: whatever becomes of it does not matter to the other one.
+// Whether this end has given the whole stream away, so that its failure does not matter to the other end.
 bool mr_pager_is_through(struct mr_pager *pager);
-// Puts the untouched, registered state back: a touch of these blocks is a fault. 0 or -errno.
+// Maps the guard over blocks and registers them, so that touching them causes a fault. Returns 0 or -errno.
 int mr_pager_guard(struct mr_pager *pager, int64_t first, int64_t count);

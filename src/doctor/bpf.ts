@@ -9,9 +9,9 @@ import { probeLibrary } from './library.ts';
 import { isSystemError } from './system-error.ts';
 
 /** Reads an object that set-up built from bpf/. */
-export type ReadObject = (name: string) => Promise<Uint8Array>;
+type ReadObject = (name: string) => Promise<Uint8Array>;
 
-export interface BpfProbeOptions {
+interface BpfProbeOptions {
   /** An empty cgroup to attach to; null when there is none. */
   readonly cgroupPath: string | null;
   readonly signal?: AbortSignal;

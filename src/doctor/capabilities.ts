@@ -14,7 +14,7 @@ const bits = {
   cap_bpf: 39,
 } as const;
 
-export type Capability = keyof typeof bits;
+type Capability = keyof typeof bits;
 
 const names = Object.keys(bits) as readonly Capability[];
 

@@ -50,7 +50,7 @@ export class TrialCgroup implements Disposable {
   }
 }
 
-export interface CgroupProbe {
+interface CgroupProbe {
   readonly finding: Finding;
   /** The caller closes it. Null when none could be made. */
   readonly trial: TrialCgroup | null;

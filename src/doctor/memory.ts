@@ -30,7 +30,7 @@ const memlock: Question = {
   fix: 'LimitMEMLOCK=infinity in the systemd unit, ulimit -l unlimited, or CAP_IPC_LOCK',
 };
 
-export type TryHugePage = () => void;
+type TryHugePage = () => void;
 
 function mapHugePage(): void {
   SharedMemory.create({ sizeBytes: 2 * MIB, name: 'millrace-doctor', hugePages: true, populate: true }).close();

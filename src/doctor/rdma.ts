@@ -41,7 +41,7 @@ const drivable: Question = {
 };
 
 /** Names of devices, or -errno; null without the library. */
-export type ListDrivable = () => readonly string[] | number | null;
+type ListDrivable = () => readonly string[] | number | null;
 
 function listDrivable(): readonly string[] | number | null {
   if (!ibverbs.ibvIsAvailable()) return null;

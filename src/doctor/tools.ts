@@ -5,12 +5,12 @@ import type { Machine } from './machine.ts';
 
 const MAX_DETAIL = 50;
 
-export interface ToolQuestion extends Question {
+interface ToolQuestion extends Question {
   /** Names to try, best first. */
   readonly commands: readonly string[];
 }
 
-export type ToolProbe = (machine: Machine, signal?: AbortSignal) => Promise<Finding>;
+type ToolProbe = (machine: Machine, signal?: AbortSignal) => Promise<Finding>;
 
 /** A probe that asks a program for its version. */
 export function toolQuestion(question: ToolQuestion): ToolProbe {

@@ -13,7 +13,7 @@ const killTimeoutMs = 10_000;
 /** The kernel announces that a cgroup ran empty, but not that another process removed it meanwhile. */
 const recheckMs = 100;
 
-export function cgroupParent(): string {
+function cgroupParent(): string {
   const mount = findCgroup2Mount();
   if (mount === null) {
     throw new UnsupportedError(

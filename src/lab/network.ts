@@ -25,7 +25,7 @@ const parallelTools = 4;
 /** netem holds delayed packets; its own limit of 1000 would drop from a fast sender. */
 const netemLimitPackets = 100_000;
 
-export interface NetworkPlace {
+interface NetworkPlace {
   readonly labId: string;
   /** The tools run in here, so that killing the cgroup stops a creation whose creator died. */
   readonly cgroup: string;

@@ -29,7 +29,7 @@ export interface RecordProblem {
   readonly reason: string;
 }
 
-export interface RecordList {
+interface RecordList {
   readonly records: readonly LabRecord[];
   readonly problems: readonly RecordProblem[];
 }

@@ -18,7 +18,7 @@ class Rig implements Disposable {
   readonly ledger = SharedMemory.create({ name: 'rig-ledger', sizeBytes: 4096 });
   readonly own = EventFd.create();
   readonly other = EventFd.create();
-  readonly notice = EventFd.create();
+  readonly doorbell = EventFd.create();
   readonly pager: Pager;
 
   constructor(role: 'producer' | 'consumer', options: Partial<PagerOptions> = {}) {
@@ -28,7 +28,7 @@ class Rig implements Disposable {
       ledger: this.ledger.fd,
       ownEvent: this.own.fd,
       otherEvent: this.other.fd,
-      notice: this.notice.fd,
+      doorbell: this.doorbell.fd,
       windowBytes: 8 * BLOCK,
       blockBytes: BLOCK,
       poolBlocks: POOL,
@@ -48,7 +48,7 @@ class Rig implements Disposable {
 
   [Symbol.dispose](): void {
     this.pager.close();
-    for (const part of [this.pool, this.ledger, this.own, this.other, this.notice]) part.close();
+    for (const part of [this.pool, this.ledger, this.own, this.other, this.doorbell]) part.close();
   }
 }
 

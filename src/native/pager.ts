@@ -1,4 +1,4 @@
-// A window over a stream of blocks, and the native thread that serves its page faults (native/pager-thread.c).
+// The memory of a Vortex window, and the native thread that serves its page faults (native/pager-thread.c).
 
 import { UnsupportedError, UsageError } from '../errors.ts';
 import { addon, type PagerHandle } from './addon.ts';
@@ -14,24 +14,24 @@ export interface PagerOptions {
   /** Memory of the blocks and of the ledger, as src/vortex/stream/block-queue.ts lays it out. */
   readonly pool: number;
   readonly ledger: number;
-  /** The eventfd this side waits on, and the one the other side waits on. */
+  /** The doorbells of this end and of the other end. */
   readonly ownEvent: number;
   readonly otherEvent: number;
-  /** An eventfd that is signalled once when all is given back, and once when the stream fails. */
-  readonly notice: number;
-  /** A unix socket whose closing means that the other side has gone. */
-  readonly peer?: number | undefined;
+  /** An eventfd for the thread that owns the window: signalled once when everything is through, and once on failure. */
+  readonly doorbell: number;
+  /** A socket that hangs up when the other end has gone. */
+  readonly lifelineFd?: number | undefined;
   /** A multiple of `blockBytes`. */
   readonly windowBytes: number;
   readonly blockBytes: number;
   readonly poolBlocks: number;
   readonly revisitBlocks: number;
   readonly readAheadBlocks: number;
-  /** A fault that waits longer fails the stream; 0: never. */
+  /** A fault that waits longer fails the stream; 0: no limit. */
   readonly timeoutMs: number;
   /** A producer's blocks are zeroed before it gets them again. */
   readonly doesClear: boolean;
-  /** Numbers of this thread and of those that may terminate it (`worker_threads.threadId`). */
+  /** The ids of this thread and of those that may terminate it (`worker_threads.threadId`). */
   readonly owners: readonly number[];
 }
 
@@ -41,7 +41,7 @@ export interface PagerCounters {
   readonly sinkBlocks: number;
   /** The highest block the program has touched; -1 before. */
   readonly topBlock: number;
-  /** Faults that had to wait for the other side. */
+  /** Faults that had to wait for the other end. */
   readonly waits: number;
 }
 
@@ -65,8 +65,8 @@ export class Pager implements Disposable {
       options.pool,
       options.ownEvent,
       options.otherEvent,
-      options.notice,
-      options.peer ?? -1,
+      options.doorbell,
+      options.lifelineFd ?? -1,
       options.ledger,
       options.windowBytes,
       options.blockBytes,

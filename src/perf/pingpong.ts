@@ -21,7 +21,7 @@ import { Pace } from './pace.ts';
 import { exchange, type PingpongAddress } from './pingpong-exchange.ts';
 import { openPerfDevice } from './session.ts';
 
-export interface PingpongParameters {
+interface PingpongParameters {
   readonly sizeBytes: number;
   /** Must be the same on both sides. */
   readonly iterations: number;

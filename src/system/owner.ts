@@ -23,7 +23,7 @@ export interface OwnerView {
   readonly statOf: (pid: number) => string | null;
 }
 
-export interface ProcessStat {
+interface ProcessStat {
   readonly state: string;
   readonly threads: number;
   readonly startTicks: number;

@@ -7,15 +7,14 @@ import { after, before, describe, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import {
-  BlockQueue,
   createLocalStream,
-  failureCode,
   type LocalHandle,
   openLocalConsumer,
   openLocalProducer,
   type StreamOptions,
 } from '../../src/vortex/index.ts';
 import { ledgerWord } from '../../src/vortex/stream/block-queue.ts';
+import { BlockQueue, failureCode } from '../../src/vortex/stream/index.ts';
 import type { EndAnswer, EndOrder } from './fixtures/vortex-end.ts';
 import { expectedByte } from './fixtures/vortex-pattern.ts';
 

@@ -8,7 +8,7 @@ import { findProgram, type Host } from '../../src/lab/index.ts';
 import type { Acceptor } from './steer-peers.ts';
 import { LineProgram } from './steer-program.ts';
 
-export interface HaproxyHop {
+interface HaproxyHop {
   readonly host: Host;
   readonly listen: Acceptor;
   readonly next: Acceptor;

@@ -16,7 +16,7 @@ import {
   sendFlags,
 } from '../../src/providers/index.ts';
 
-export const loopKinds = ['write', 'allocate', 'call', 'event'] as const;
+const loopKinds = ['write', 'allocate', 'call', 'event'] as const;
 
 export interface LoopOrder {
   readonly where: 'remoted' | 'native';

@@ -7,7 +7,7 @@ import { Guest } from '../../src/lab/vm/index.ts';
 import type { Contest, Entrant, Rival, Row } from './row.ts';
 
 /** What both entrants do, in the words of verbs-rxe-driver.ts. */
-export interface RxeLoop {
+interface RxeLoop {
   /** What we use: the kernel's device, or ours. */
   readonly device: 'rxe0' | 'soft-roce';
   readonly kind: 'stream' | 'ask';

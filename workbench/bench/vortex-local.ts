@@ -25,7 +25,7 @@ const pool: StreamOptions & { readonly blockBytes: number; readonly poolBlocks: 
 const POOLS_AT_ONCE = 2;
 
 /** What one run over a stream took. */
-export interface LocalFigures {
+interface LocalFigures {
   readonly bytesPerS: number;
   /** Of both ends. */
   readonly faultsPerGb: number;

@@ -15,7 +15,7 @@ import { openStreamDevice, wireOfDevice } from '../../src/vortex/net/index.ts';
 
 const IN_FLIGHT = 8;
 
-export interface RawSpec {
+interface RawSpec {
   readonly device: string;
   readonly localAddress: string;
   /** At each end. */

@@ -12,7 +12,7 @@ import { LabDaemon } from '../worlds/index.ts';
 const LOOK_MS = 50;
 const PATIENCE_MS = 15_000;
 
-export interface CarriedPairOptions {
+interface CarriedPairOptions {
   readonly client: Host;
   readonly server: Host;
   readonly devices: readonly string[];

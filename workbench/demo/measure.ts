@@ -4,7 +4,7 @@ import type { Host } from '../../src/lab/index.ts';
 import { type RedisFigures, type RedisServer, runRedisBenchmark } from '../worlds/index.ts';
 import { fetchOnce, type TransferFigures, type TransferServer } from './transfer.ts';
 
-export interface DemoLoad {
+interface DemoLoad {
   readonly clients: number;
   readonly requests: number;
   readonly payloadBytes: number;

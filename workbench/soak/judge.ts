@@ -21,7 +21,7 @@ export function complaint(outcome: Outcome, faults: readonly Fault[], bounds: Bo
   return `${behaviour} (seed ${seed}) at its ${end} ${lived}: ${ending}: ${detail}`;
 }
 
-export function isExcused({ startMs, endMs }: Outcome, faults: readonly Fault[], bounds: Bounds): boolean {
+function isExcused({ startMs, endMs }: Outcome, faults: readonly Fault[], bounds: Bounds): boolean {
   return faults.some((fault) => {
     const [deadMs, metMs] = [fault.startMs - SLACK_MS, fault.metMs + SLACK_MS];
     // It was there while the daemon was dead or not known to live again, and was reset in time.

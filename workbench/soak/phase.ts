@@ -12,7 +12,7 @@ import { channelSettings, type SoakWorld } from './world.ts';
 
 export type Wire = 'shm' | 'roce' | 'tcp';
 
-export interface PhaseOptions {
+interface PhaseOptions {
   readonly wire: Wire;
   readonly seed: number;
   readonly plan: Iterator<PlannedFault, unknown>;

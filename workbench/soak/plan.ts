@@ -12,7 +12,7 @@ export const faultKinds = [
   'etcd restarted',
 ] as const;
 
-export type FaultKind = (typeof faultKinds)[number];
+type FaultKind = (typeof faultKinds)[number];
 export type HostName = 'a' | 'b';
 
 export interface PlannedFault {
@@ -27,7 +27,7 @@ export interface PlannedFault {
   readonly isAwaited: boolean;
 }
 
-export interface PlanOptions {
+interface PlanOptions {
   readonly seed: number;
   /** A daemon that pauses longer is taken for dead by its peer. */
   readonly deadMs: number;

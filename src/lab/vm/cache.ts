@@ -19,7 +19,7 @@ import { join } from 'node:path';
 import { currentOwner, livenessOf, makeFolder, ownerToken, parseOwnerToken } from '../../system/index.ts';
 import { lockFile } from './lock.ts';
 
-export interface CacheRequest {
+interface CacheRequest {
   /** The folder all entries lie in. */
   readonly root: string;
   /** Entries of one kind replace each other in time: a few are kept. */

@@ -95,7 +95,7 @@ exec chroot . /bin/sh -c '
 ' init "$node" --liftoff-only /run/millrace-guest/agent/agent-main.mjs ${agentPort} $fifo
 `;
 
-export interface InitArguments {
+interface InitArguments {
   /** The guest's host name. */
   readonly name: string;
   /** The Node that runs the agent, as a path on the host. */

@@ -13,7 +13,7 @@ export interface KernelFiles {
   readonly modulesDir: string;
 }
 
-export interface FetchOptions {
+interface FetchOptions {
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((message: string) => void) | undefined;
 }

@@ -11,7 +11,7 @@ import { ConsoleTail } from './console.ts';
  */
 const startScript = '[ "$PPID" = "$1" ] || exit 1; shift; exec "$@"';
 
-export type Spawn = (command: string, args: readonly string[], options: SpawnOptions) => ChildProcess;
+type Spawn = (command: string, args: readonly string[], options: SpawnOptions) => ChildProcess;
 
 export interface QemuExit {
   readonly code: number | null;

@@ -20,7 +20,7 @@ export interface RxeDevice {
 }
 
 /** Runs words in the guest, with an input, and throws when they fail. */
-export type RunWords = (words: readonly string[], input: string) => Promise<unknown>;
+type RunWords = (words: readonly string[], input: string) => Promise<unknown>;
 
 const namePattern = /^[a-z][a-z0-9_-]{0,14}$/;
 const defaultAddress = ['10.99.0.1/24', 'fd99::1/64'] as const;

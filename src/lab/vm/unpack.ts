@@ -10,9 +10,9 @@ const zstdMagic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
 /** A kernel is some 60 MB; what claims to be ten times that is no kernel. */
 const maxUnpackedBytes = 640 * 1024 * 1024;
 
-export type Compression = 'xz' | 'zstd' | 'none';
+type Compression = 'xz' | 'zstd' | 'none';
 
-export function compressionOf(bytes: Uint8Array): Compression {
+function compressionOf(bytes: Uint8Array): Compression {
   const startsWith = (magic: Buffer): boolean => magic.equals(bytes.subarray(0, magic.length));
   if (startsWith(xzMagic)) return 'xz';
   return startsWith(zstdMagic) ? 'zstd' : 'none';

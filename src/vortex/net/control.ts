@@ -46,9 +46,9 @@ export class Control implements Disposable {
   async expect<const Kind extends Message['kind']>(kind: Kind, signal: AbortSignal): Promise<MessageOf<Kind>> {
     const message = await this.#next(signal);
     if (isOf(message, kind)) return message;
-    if (message.kind === 'refused') throw new StreamFailure('nonsense', `the peer refuses: ${message.reason}`);
+    if (message.kind === 'refused') throw new StreamFailure('protocol', `the peer refuses: ${message.reason}`);
     if (message.kind === 'bye') throw new StreamFailure('closed', `the peer left: ${message.reason}`);
-    throw new StreamFailure('nonsense', `it said ${message.kind} where ${kind} was due`);
+    throw new StreamFailure('protocol', `it said ${message.kind} where ${kind} was due`);
   }
 
   /** From now on messages come by events, and the peer has to show signs of life. */
@@ -104,12 +104,12 @@ export class Control implements Disposable {
       const { destroyed, readableEnded, errored } = this.#socket;
       const isGone = destroyed || readableEnded || errored !== null;
       const reason = error instanceof Error ? error.message : String(error);
-      throw new StreamFailure(isGone ? 'died' : 'nonsense', reason, { cause: error });
+      throw new StreamFailure(isGone ? 'died' : 'protocol', reason, { cause: error });
     }
     try {
       return decodeMessage(line);
     } catch (error) {
-      throw new StreamFailure('nonsense', error instanceof Error ? error.message : String(error), { cause: error });
+      throw new StreamFailure('protocol', error instanceof Error ? error.message : String(error), { cause: error });
     }
   }
 }

@@ -1,5 +1,6 @@
 // Streams between hosts.
 
+export { openStreamDevice, wireOfDevice } from './movers/rdma-device.ts';
 export {
   type ListenAddress,
   type NetworkOptions,
@@ -12,4 +13,3 @@ export {
   type StreamTls,
 } from './open.ts';
 export { type Strategy, strategies } from './protocol.ts';
-export { openStreamDevice, wireOfDevice } from './verbs-device.ts';

@@ -5,44 +5,44 @@ import { UsageError } from '../../errors.ts';
 import { type ControlSecurity, checkSecurity } from '../../tls/index.ts';
 import type { BlockQueue } from '../stream/index.ts';
 import { Consumer, checkOptions, createStreamQueue, Producer, type StreamOptions } from '../stream/index.ts';
-import { EngineClient } from './engine-client.ts';
+import { EngineClient } from './engine/client.ts';
 import { type Strategy, strategies } from './protocol.ts';
 
 const DEFAULT_TIMEOUT_MS = 10_000;
 const MIN_TIMEOUT_MS = 100;
 const DEFAULT_MAX_POOL_BYTES = 2 ** 30;
 
-/** Paths of PEM files, as in the proxy's `tls`. Both sides show a certificate of the same authority. */
+/** Paths of PEM files, as in the `tls` of the daemon's config. Both certificates are of the same authority. */
 export interface StreamTls {
   readonly ca: string;
   readonly cert: string;
   readonly key: string;
-  /** The name that the other side's certificate must have. Default: any of that authority. */
+  /** The name that the peer's certificate must have. Default: any of that authority. */
   readonly peerName?: string | undefined;
 }
 
 export interface NetworkOptions extends Omit<StreamOptions, 'timeoutMs'> {
-  /** An RDMA device (`soft-shm`, `soft-roce`, `soft-tcp`, `mlx5_0`). Default: plain TCP at a sender; whatever the sender has at a receiver. */
+  /** An RDMA device (`soft-shm`, `soft-roce`, `soft-tcp`, `mlx5_0`). Default: plain TCP at a sender; a device that fits the sender's at a receiver. */
   readonly device?: string | undefined;
-  /** On RDMA. Default `pool` at a sender; whatever the sender has at a receiver. */
+  /** How blocks move on RDMA. Default `pool` at a sender; the sender's at a receiver. */
   readonly strategy?: Strategy | undefined;
-  /** A peer from which nothing comes for so long, not even a heartbeat, fails the stream. Default 10 s. */
+  /** A peer that sends nothing for longer, not even a heartbeat, fails the stream. Default 10 s. */
   readonly timeoutMs?: number | undefined;
-  /** For the control connection alone: the bytes of the stream are not encrypted, as on RDMA. */
+  /** Protects the control connection only: the bytes of the stream are not encrypted, neither on TCP nor on RDMA. */
   readonly tls?: StreamTls | undefined;
-  /** Gives up waiting for the other side. Once both have come to terms, `close` ends the stream. */
+  /** Aborts the opening. Once the stream is open, `close` ends it. */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface SenderOptions extends NetworkOptions {
-  /** Where receivers can call: of use when the port was 0. */
+  /** Called with the port that the sender listens on, for those that passed port 0. */
   readonly onListening?: ((port: number) => void) | undefined;
-  /** A caller did not fit and was sent away; the sender waits on. */
+  /** Called when a receiver was refused; the sender goes on listening. */
   readonly onRefused?: ((reason: string) => void) | undefined;
 }
 
 export interface ReceiverOptions extends Omit<NetworkOptions, 'blockBytes'> {
-  /** The most memory that a sender can make this side use; it chooses the block's size. Default 1 GiB. */
+  /** The most memory that the pool may take here, since the sender chooses the size of the blocks. Default 1 GiB. */
   readonly maxPoolBytes?: number | undefined;
 }
 
@@ -55,10 +55,10 @@ export type Sender = Producer;
 export type Receiver = Consumer;
 
 /**
- * Listens, and resolves when a receiver has come and agreed. `sizeBytes` undefined: it is said at `finish`.
+ * Listens, and resolves when a receiver has connected and agreed. `sizeBytes` undefined: it is told at `finish`.
  *
- * `done()` resolves when the receiver has read everything. `close()` after `finish()` waits for that; before, the
- * receiver's stream fails.
+ * `done()` resolves when the receiver has read everything. `close()` after `finish()` waits for that; before
+ * `finish()` it fails the stream at the receiver.
  */
 export async function openSender(
   where: number | ListenAddress,
@@ -78,10 +78,10 @@ export async function openSender(
   const engine = undo.adopt(new EngineClient(settings, what, { onListening, onRefused }, queue), (it) => it.close());
   await engine.ready(signal);
   undo.move();
-  return new Producer(queue, { ...memory, peer: engine.lifeFd }, engine);
+  return new Producer(queue, memory, engine);
 }
 
-/** Resolves when the sender has agreed. `done()` resolves when everything has come and was read. */
+/** Dials, and resolves when the sender has agreed. `done()` resolves when everything has arrived and was read. */
 export async function openReceiver(host: string, port: number, options: ReceiverOptions = {}): Promise<Receiver> {
   const { device, strategy, signal, maxPoolBytes = DEFAULT_MAX_POOL_BYTES } = options;
   checkPort(port);
@@ -93,7 +93,7 @@ export async function openReceiver(host: string, port: number, options: Receiver
     const { poolBlocks } = checkOptions({ ...memory, blockBytes });
     if (blockBytes * poolBlocks > maxPoolBytes) {
       throw new UsageError(
-        `the sender has blocks of ${blockBytes} bytes, and ${poolBlocks} of them are more than maxPoolBytes (${maxPoolBytes})`,
+        `the sender has blocks of ${blockBytes} bytes: a pool of ${poolBlocks} would exceed maxPoolBytes (${maxPoolBytes})`,
       );
     }
     queue = createStreamQueue(sizeBytes, { ...memory, blockBytes });
@@ -105,9 +105,9 @@ export async function openReceiver(host: string, port: number, options: Receiver
   const what = `receive a stream from ${host} port ${port}`;
   const engine = undo.adopt(new EngineClient(settings, what, { makeQueue }, undefined), (it) => it.close());
   await engine.ready(signal);
-  if (queue === undefined) throw new UsageError(`${what}: the engine is ready without a queue`);
+  if (queue === undefined) throw new UsageError(`${what}: the engine is ready and has no queue`);
   undo.move();
-  return new Consumer(queue, { ...memory, peer: engine.lifeFd }, engine);
+  return new Consumer(queue, memory, engine);
 }
 
 interface CommonSettings {
@@ -148,7 +148,7 @@ async function securityOf(tls: StreamTls | undefined): Promise<ControlSecurity> 
   return security;
 }
 
-/** The heartbeat watches over the peer: a touch of the window waits as long as it takes. */
+/** Without `timeoutMs`: the heartbeat detects a dead peer, so a page fault of the window may wait for any time. */
 function memoryOptions(options: NetworkOptions & { readonly blockBytes?: number | undefined }): StreamOptions {
   const { blockBytes, poolBlocks, revisitBlocks, readAheadBlocks, hugePages, maxSizeBytes, clearBlocks } = options;
   return { blockBytes, poolBlocks, revisitBlocks, readAheadBlocks, hugePages, maxSizeBytes, clearBlocks };

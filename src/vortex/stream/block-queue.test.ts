@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { SharedMemory } from '../../native/index.ts';
 import { BlockQueue, ledgerWord } from './block-queue.ts';
-import { errorOfFailure, failureCode, systemFailure } from './failure.ts';
+import { errorOfFailure, failureCode } from './failure.ts';
 import { checkOptions, createStreamQueue } from './options.ts';
 
 const BLOCK = 64 * 1024;
 
 describe('the queue of blocks', () => {
-  test('sizes that cannot be are refused', () => {
+  test('invalid sizes are refused', () => {
     for (const blockBytes of [0, 4096, 3 * BLOCK, 128 * 1024 * 1024, Number.NaN]) {
       assert.throws(() => BlockQueue.create({ blockBytes, poolBlocks: 4 }), { code: 'MILLRACE_ERR_USAGE' });
     }
@@ -27,7 +27,7 @@ describe('the queue of blocks', () => {
     });
   });
 
-  test('memory of another kind, or with a geometry that is not its own, is no queue', () => {
+  test('memory without a ledger, or with an invalid geometry, is refused', () => {
     using queue = BlockQueue.create({ blockBytes: BLOCK, poolBlocks: 2 });
     using other = SharedMemory.create({ sizeBytes: 4096 });
     assert.throws(() => BlockQueue.open({ ...queue.parts, ledger: other.fd }), { code: 'MILLRACE_ERR_USAGE' });
@@ -51,7 +51,7 @@ describe('the queue of blocks', () => {
     assert.equal(queue.failure, failureCode.protocol);
   });
 
-  test('the first failure stays, and both sides are told', () => {
+  test('the first failure stays, and both doorbells are signalled', () => {
     using queue = BlockQueue.create({ blockBytes: BLOCK, poolBlocks: 2 });
     queue.fail(failureCode.cut);
     queue.fail(failureCode.behind);
@@ -59,12 +59,12 @@ describe('the queue of blocks', () => {
     assert.ok(queue.readable.take() > 0 && queue.writable.take() > 0);
   });
 
-  test('every failure has its error, also one that the other party made up', () => {
+  test('every failure code has its error; an unknown code is a protocol error', () => {
     const codes = Object.values(failureCode).filter((code) => code < failureCode.system);
     assert.equal(new Set(codes.map((code) => errorOfFailure(code, 'producer').code)).size, codes.length);
     assert.equal(errorOfFailure(failureCode.producerClosed, 'producer').code, 'MILLRACE_ERR_VORTEX_ABORTED');
     assert.equal(errorOfFailure(failureCode.producerClosed, 'consumer').code, 'MILLRACE_ERR_VORTEX_CLOSED_BY_PEER');
-    assert.match(errorOfFailure(systemFailure(-12), 'consumer').message, /ENOMEM/);
+    assert.match(errorOfFailure(failureCode.system + 12, 'consumer').message, /ENOMEM/);
     for (const code of [-1, 77, 1000, 99_999]) {
       assert.equal(errorOfFailure(code, 'consumer').code, 'MILLRACE_ERR_VORTEX_PROTOCOL');
     }

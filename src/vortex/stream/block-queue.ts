@@ -1,13 +1,13 @@
 // The core of a Vortex stream: blocks on their way from one producer to one consumer through a fixed pool in shared memory.
 //
-// Block n of the stream lives in slot n mod K of the pool, so two counters say everything: `committed` blocks are
-// written for good, `released` blocks are read for good. The producer owns blocks [committed, released + K), the consumer
-// [released, committed). Each counter has one writer. The pager (native/pager.c) is a producer or a consumer like any other and
-// knows this layout.
+// Block n of the stream lives in slot n mod K of the pool, so two counters say everything: blocks below `committed` are
+// written for good, blocks below `released` are read for good. The producer owns blocks [committed, released + K), the
+// consumer [released, committed). Each counter has one writer. Pager, block forms and movers are all a producer or a
+// consumer of this queue; the pager (native/pager.h) knows the layout of the ledger too.
 //
-// Ordering: a counter is stored with release after the last access to the blocks it gives away, and loaded with acquire
-// before the first access to those it opens. After every store the other side's eventfd is signalled, so who waits loads, finds
-// nothing, and blocks on its eventfd loses no news.
+// Ordering: a counter is stored with release after the last access to the blocks that it gives away, and loaded with
+// acquire before the first access to the blocks that it opens. After every store the eventfd of the other end is
+// signalled, so an end that loads, finds nothing and then blocks on its eventfd loses no event.
 
 import { UsageError } from '../../errors.ts';
 import {
@@ -23,50 +23,50 @@ import {
 } from '../../native/index.ts';
 import { failureCode } from './failure.ts';
 
-/** 32-bit words of the ledger. Everything a side reads here was written by the other party: check it. */
+/** 32-bit words of the ledger. The other end can write all of them: each value is checked when it is read. */
 export const ledgerWord = {
   magic: 0,
   blockShift: 1,
   poolBlocks: 2,
-  /** 0: running, else a `failureCode`; the first one stays. */
+  /** 0 while the stream runs, else a `failureCode`. The first failure stays. */
   failure: 4,
-  /** 1 once `sizeLow` and `sizeHigh` hold for good. */
+  /** 1 once `sizeLow` and `sizeHigh` are final. */
   isSizeKnown: 5,
   sizeLow: 6,
   sizeHigh: 7,
   /** 1 once the end of a local stream is open, 2 once it cannot be opened any more. */
   producerTaken: 8,
   consumerTaken: 9,
-  /** A cache line each: the sides do not disturb each other. */
+  /** Each counter has a cache line of its own, so that the two ends do not share one. */
   committed: 16,
   released: 32,
-  /** Counts what a consumer that sleeps on it must hear of; `sleepers` is not 0 while there is one. */
-  news: 48,
+  /** The futex of a consumer in `sleepUntil`: every event for the consumer adds 1. `sleepers` is 1 while it sleeps. */
+  eventCount: 48,
   sleepers: 49,
 } as const;
 
-export const LEDGER_BYTES = 4096;
+const LEDGER_BYTES = 4096;
 const MAGIC = 0x78747276;
 export const MIN_BLOCK_BYTES = 64 * 1024;
 export const MAX_BLOCK_BYTES = 64 * 1024 * 1024;
 /** Counters are 31 bits; 2^31 blocks of 64 KiB are 128 TiB. */
-export const MAX_BLOCKS = 2 ** 31 - 1;
+const MAX_BLOCKS = 2 ** 31 - 1;
 
-/** A thread in futex(2) cannot be terminated: it comes up that often. */
+/** A thread in futex(2) cannot be terminated, so it wakes up at this interval. */
 const SLEEP_NS = 100e6;
 
-export interface BlockQueueOptions {
+interface BlockQueueOptions {
   /** A power of two, 64 KiB to 64 MiB. */
   readonly blockBytes: number;
   /** K: how many blocks the pool has. */
   readonly poolBlocks: number;
-  /** Undefined: not known before `finish`. */
+  /** Undefined: told by `finish`. */
   readonly sizeBytes?: number | undefined;
-  /** 2 MiB pages: `blockBytes` must be a multiple. `transparent`: as many as the system gives. */
+  /** True: 2 MiB pages, of which `blockBytes` must be a multiple. `transparent`: as many as the system gives. */
   readonly hugePages?: boolean | 'transparent';
 }
 
-/** Descriptors of the parts, for another thread (which duplicates them) or another process. */
+/** The descriptors of a queue, by which another thread or process opens it. */
 export interface BlockQueueParts {
   readonly pool: number;
   readonly ledger: number;
@@ -80,9 +80,9 @@ export class BlockQueue implements Disposable {
   /** Slot n begins at n * blockBytes. */
   readonly pool: SharedMemory;
   readonly ledger: SharedMemory;
-  /** The consumer waits on it: signalled by commit, finish and fail. */
+  /** Doorbell of the consumer: signalled by commit, finish and fail. */
   readonly readable: EventFd;
-  /** The producer waits on it: signalled by release and fail. */
+  /** Doorbell of the producer: signalled by release and fail. */
   readonly writable: EventFd;
   readonly #words: Int32Array;
 
@@ -96,7 +96,7 @@ export class BlockQueue implements Disposable {
     const ledger = undo.use(SharedMemory.create({ name: 'vortex-ledger', sizeBytes: LEDGER_BYTES, populate: true }));
     ledger.words[ledgerWord.blockShift] = Math.log2(blockBytes);
     ledger.words[ledgerWord.poolBlocks] = poolBlocks;
-    storeRelease(ledger.words, ledgerWord.magic, MAGIC);
+    storeRelease(ledger.words, ledgerWord.magic, MAGIC); // partner: the constructor's load, perhaps in another process
     const queue = new BlockQueue(pool, ledger, undo.use(EventFd.create()), undo.use(EventFd.create()));
     if (sizeBytes !== undefined) queue.#setSize(sizeBytes);
     undo.move();
@@ -115,8 +115,9 @@ export class BlockQueue implements Disposable {
   }
 
   private constructor(pool: SharedMemory, ledger: SharedMemory, readable: EventFd, writable: EventFd) {
+    // Partner: the store of `magic` in `create`, so that the geometry is read after it was written.
     if (ledger.sizeBytes < LEDGER_BYTES || loadAcquire(ledger.words, ledgerWord.magic) !== MAGIC) {
-      throw new UsageError('open a Vortex stream: this memory is no ledger');
+      throw new UsageError('open a Vortex stream: this memory does not hold a ledger');
     }
     const blockBytes = 2 ** ledger.words[ledgerWord.blockShift];
     const poolBlocks = ledger.words[ledgerWord.poolBlocks];
@@ -141,93 +142,96 @@ export class BlockQueue implements Disposable {
   }
 
   get committed(): number {
-    return loadAcquire(this.#words, ledgerWord.committed);
+    return loadAcquire(this.#words, ledgerWord.committed); // partner: `commit`, or give_away (native/pager-thread.c)
   }
 
   get released(): number {
-    return loadAcquire(this.#words, ledgerWord.released);
+    return loadAcquire(this.#words, ledgerWord.released); // partner: `release`, or give_away
   }
 
-  /** Undefined while nobody knows. */
+  /** Undefined until it is known. */
   get sizeBytes(): number | undefined {
+    // Partner: the store of `isSizeKnown` in #setSize, which comes after the two words of the size.
     if (loadAcquire(this.#words, ledgerWord.isSizeKnown) === 0) return undefined;
     return (this.#words[ledgerWord.sizeLow] >>> 0) + (this.#words[ledgerWord.sizeHigh] >>> 0) * 2 ** 32;
   }
 
-  /** How many blocks the stream has; undefined while nobody knows. */
+  /** How many blocks the stream has; undefined until it is known. */
   get totalBlocks(): number | undefined {
     const { sizeBytes } = this;
     return sizeBytes === undefined ? undefined : Math.ceil(sizeBytes / this.blockBytes);
   }
 
-  /** Whether all of it was written, read and given back. */
+  /** Whether everything was written, read and released. */
   get isComplete(): boolean {
     const { totalBlocks } = this;
     return totalBlocks !== undefined && this.released >= totalBlocks;
   }
 
   /**
-   * For the consumer, which has released all below `released`: how far it may read. A producer that runs backwards or
-   * past the pool fails the stream.
+   * For the consumer, which has released all blocks below `released`: how far it may read. A counter that runs
+   * backwards or past the pool fails the stream.
    */
   committedSince(previous: number, released: number): number {
     return this.#checked(this.committed, previous, released + this.poolBlocks);
   }
 
-  /** For the producer, which has committed all below `committed`: how far the consumer is. Checked alike. */
+  /** For the producer, which has committed all blocks below `committed`: how far the consumer is. Checked alike. */
   releasedSince(previous: number, committed: number): number {
     return this.#checked(this.released, previous, committed);
   }
 
-  /** 0 while all is well. */
+  /** 0 while the stream runs, else a `failureCode`. */
   get failure(): number {
-    return loadAcquire(this.#words, ledgerWord.failure);
+    return loadAcquire(this.#words, ledgerWord.failure); // partner: `fail`, or mr_pager_fail (native/pager-thread.c)
   }
 
-  /** Where block n is in the pool. */
+  /** Where a block begins in the pool. */
   offsetOf(block: number): number {
     return (block % this.poolBlocks) * this.blockBytes;
   }
 
   /** The producer gives away all blocks below `end`. */
   commit(end: number): void {
-    storeRelease(this.#words, ledgerWord.committed, end); // partner: the consumer's load of `committed`
-    this.#tellConsumer();
+    storeRelease(this.#words, ledgerWord.committed, end); // partner: the load in `committed`, or the pager's
+    this.#wakeConsumer();
   }
 
   /** The consumer gives back all blocks below `end`. */
   release(end: number): void {
-    storeRelease(this.#words, ledgerWord.released, end); // partner: the producer's load of `released`
+    storeRelease(this.#words, ledgerWord.released, end); // partner: the load in `released`, or the pager's
     this.writable.signal();
   }
 
-  /** The producer says how long the stream is, before it commits the last block. */
+  /** The producer tells how long the stream is, before it commits the last block. */
   announceSize(sizeBytes: number): void {
     this.#setSize(sizeBytes);
-    this.#tellConsumer();
+    this.#wakeConsumer();
   }
 
-  /** The producer commits what there is: the stream is `sizeBytes` long, its last block perhaps not full. */
+  /** The producer commits everything: the stream is `sizeBytes` long, its last block perhaps not full. */
   finish(sizeBytes: number): void {
     this.#setSize(sizeBytes);
     this.commit(Math.ceil(sizeBytes / this.blockBytes));
   }
 
-  /** Either side ends the stream for both. Only the first failure counts. */
+  /** Fails the stream for both ends. Only the first failure counts. */
   fail(code: number): void {
     compareExchange(this.#words, ledgerWord.failure, 0, code);
-    this.#tellConsumer();
+    this.#wakeConsumer();
     this.writable.signal();
   }
 
-  /** Blocks the consumer's thread until `isReady`, asking again whenever the producer did something. */
+  /** Blocks the consumer's thread until `isReady`, which is called again after every event of the producer. */
   sleepUntil(isReady: () => boolean): void {
-    storeRelease(this.#words, ledgerWord.sleepers, 1); // partner: #tellConsumer; both are sequentially consistent
+    // Partner: #wakeConsumer and wake_sleeper (native/pager-thread.c). Each side stores its word before it loads the
+    // other's, sequentially consistent: either the waker sees the sleeper, or the sleeper sees the new count.
+    storeRelease(this.#words, ledgerWord.sleepers, 1);
     try {
       for (;;) {
-        const news = loadAcquire(this.#words, ledgerWord.news);
+        const seen = loadAcquire(this.#words, ledgerWord.eventCount);
         if (isReady()) return;
-        futexWait(this.ledger, ledgerWord.news * 4, news, SLEEP_NS);
+        futexWait(this.ledger, ledgerWord.eventCount * 4, seen, SLEEP_NS);
       }
     } finally {
       storeRelease(this.#words, ledgerWord.sleepers, 0);
@@ -245,10 +249,11 @@ export class BlockQueue implements Disposable {
     this.close();
   }
 
-  #tellConsumer(): void {
+  #wakeConsumer(): void {
     this.readable.signal();
-    fetchAdd(this.#words, ledgerWord.news, 1);
-    if (loadAcquire(this.#words, ledgerWord.sleepers) !== 0) futexWake(this.ledger, ledgerWord.news * 4);
+    // Partner: `sleepUntil`.
+    fetchAdd(this.#words, ledgerWord.eventCount, 1);
+    if (loadAcquire(this.#words, ledgerWord.sleepers) !== 0) futexWake(this.ledger, ledgerWord.eventCount * 4);
   }
 
   #checked(counter: number, least: number, most: number): number {
@@ -260,12 +265,12 @@ export class BlockQueue implements Disposable {
   #setSize(sizeBytes: number): void {
     if (!Number.isSafeInteger(sizeBytes) || sizeBytes < 0 || Math.ceil(sizeBytes / this.blockBytes) > MAX_BLOCKS) {
       throw new UsageError(
-        `a stream of ${sizeBytes} bytes: with blocks of ${this.blockBytes} there may be ${MAX_BLOCKS}`,
+        `a stream of ${sizeBytes} bytes: at most ${MAX_BLOCKS} blocks of ${this.blockBytes} bytes are possible; use larger blocks`,
       );
     }
     this.#words[ledgerWord.sizeLow] = (sizeBytes % 2 ** 32) | 0;
     this.#words[ledgerWord.sizeHigh] = Math.floor(sizeBytes / 2 ** 32) | 0;
-    storeRelease(this.#words, ledgerWord.isSizeKnown, 1); // partner: `sizeBytes`
+    storeRelease(this.#words, ledgerWord.isSizeKnown, 1); // partner: the load in `sizeBytes`
   }
 }
 

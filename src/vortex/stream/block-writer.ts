@@ -1,29 +1,29 @@
-// The producer's end block by block: each is filled in place in the pool, and nothing ever blocks the thread.
+// The producer's end block by block: the program fills each block in place in the pool, and nothing blocks its thread.
 
 import { UsageError } from '../../errors.ts';
-import type { Side } from './side.ts';
+import type { StreamEnd } from './stream-end.ts';
 
 export interface WritableBlock {
   readonly index: number;
-  /** The block in the pool: holds what an earlier block left there. Of length 0 once committed. */
+  /** The block in the pool, with the bytes that an earlier block left there. Of length 0 once committed. */
   readonly bytes: Uint8Array;
-  /** Gives the block to the consumer. With less than all of it the stream ends there. */
+  /** Gives the block to the consumer. If it is not full, the stream ends with it. */
   commit(usedBytes?: number): void;
 }
 
 export class BlockWriter {
-  readonly #side: Side;
+  readonly #end: StreamEnd;
   #next = 0;
   #released = 0;
   #isOut = false;
   #writtenBytes = 0;
   #isFinished = false;
 
-  constructor(side: Side) {
-    this.#side = side;
+  constructor(end: StreamEnd) {
+    this.#end = end;
   }
 
-  /** Whole blocks, and the last one perhaps not whole. */
+  /** Bytes of all committed blocks. */
   get writtenBytes(): number {
     return this.#writtenBytes;
   }
@@ -32,22 +32,22 @@ export class BlockWriter {
     return this.#isFinished;
   }
 
-  /** Waits until the pool has room. One block at a time: commit it before the next. */
+  /** Waits until the pool has room. Commit each block before you ask for the next. */
   async next(): Promise<WritableBlock> {
-    const { queue } = this.#side;
-    this.#side.throwIfFailed();
+    const { queue } = this.#end;
+    this.#end.throwIfFailed();
     const { sizeBytes } = queue;
-    if (this.#isOut) throw new UsageError('next block of a stream: commit the one before first');
+    if (this.#isOut) throw new UsageError('next block of a stream: commit the block before it first');
     if (this.#isFinished || (sizeBytes !== undefined && this.#writtenBytes >= sizeBytes)) {
       throw new UsageError(`next block of a stream: all ${this.#writtenBytes} bytes are written`);
     }
     this.#isOut = true;
     const index = this.#next;
     try {
-      await this.#side.until(() => {
+      await this.#end.until(() => {
         this.#released = queue.releasedSince(this.#released, this.#next);
         return index < this.#released + queue.poolBlocks;
-      }, this.#side.options.timeoutMs);
+      }, this.#end.options.timeoutMs);
     } catch (error) {
       this.#isOut = false;
       throw error;
@@ -56,18 +56,18 @@ export class BlockWriter {
     return this.#block(index, roomBytes);
   }
 
-  /** Ends the stream after what is committed. */
-  finish(sizeBytes = this.#side.queue.sizeBytes ?? this.#writtenBytes): void {
+  /** Ends the stream after the last committed block. */
+  finish(sizeBytes = this.#end.queue.sizeBytes ?? this.#writtenBytes): void {
     if (this.#isFinished && sizeBytes === this.#writtenBytes) return;
     if (this.#isOut || sizeBytes !== this.#writtenBytes) {
       throw new UsageError(`finish a stream at ${sizeBytes} bytes: ${this.#writtenBytes} are committed`);
     }
     this.#isFinished = true;
-    this.#side.queue.finish(sizeBytes);
+    this.#end.queue.finish(sizeBytes);
   }
 
   #block(index: number, roomBytes: number): WritableBlock {
-    const { queue } = this.#side;
+    const { queue } = this.#end;
     let bytes = new Uint8Array(queue.pool.buffer, queue.offsetOf(index), roomBytes);
     return {
       index,
@@ -75,9 +75,10 @@ export class BlockWriter {
         return bytes;
       },
       commit: (usedBytes = roomBytes) => {
-        if (index !== this.#next || !this.#isOut) throw new UsageError(`commit block ${index}: it is committed`);
+        if (index !== this.#next || !this.#isOut)
+          throw new UsageError(`commit block ${index}: it is committed already`);
         this.#checkUsed(usedBytes, roomBytes);
-        this.#side.throwIfFailed();
+        this.#end.throwIfFailed();
         bytes = new Uint8Array(0);
         this.#commit(usedBytes);
       },
@@ -85,13 +86,15 @@ export class BlockWriter {
   }
 
   #checkUsed(usedBytes: number, roomBytes: number): void {
-    const isWhole = this.#side.queue.sizeBytes === undefined || usedBytes === roomBytes;
+    const isWhole = this.#end.queue.sizeBytes === undefined || usedBytes === roomBytes;
     if (isWhole && Number.isInteger(usedBytes) && usedBytes >= 0 && usedBytes <= roomBytes) return;
-    throw new UsageError(`commit ${usedBytes} bytes of a block of ${roomBytes}: the stream has a size to fill`);
+    throw new UsageError(
+      `commit ${usedBytes} bytes of a block of ${roomBytes}: the count must be from 0 to ${roomBytes}, and all of it where the size of the stream is known`,
+    );
   }
 
   #commit(usedBytes: number): void {
-    const { queue } = this.#side;
+    const { queue } = this.#end;
     this.#isOut = false;
     this.#next++;
     this.#writtenBytes += usedBytes;

@@ -5,10 +5,10 @@ import type { ReadableStream } from 'node:stream/web';
 import type { PagerCounters } from '../../native/index.ts';
 import type { BlockQueue } from './block-queue.ts';
 import { BlockReader } from './block-reader.ts';
-import type { Carrier } from './carrier.ts';
+import type { Connection } from './connection.ts';
 import { nodeReadable } from './node-streams.ts';
-import type { EndOptions } from './producer.ts';
-import { Side } from './side.ts';
+import type { StreamOptions } from './options.ts';
+import { StreamEnd } from './stream-end.ts';
 import { webReadable } from './web-streams.ts';
 import type { ArrayType } from './window.ts';
 
@@ -17,17 +17,17 @@ import type { ArrayType } from './window.ts';
  * When the stream fails, the window shows zeroes, `done()` rejects and the next call throws a VortexError.
  */
 export class Consumer implements AsyncDisposable {
-  readonly #side: Side;
+  readonly #end: StreamEnd;
 
-  /** Takes queue and carrier over, and closes them. */
-  constructor(queue: BlockQueue, options: EndOptions, carrier: Carrier) {
-    this.#side = new Side({ role: 'consumer', queue, options, carrier, peer: options.peer });
+  /** Takes over queue and connection, and closes them. */
+  constructor(queue: BlockQueue, options: StreamOptions, connection: Connection) {
+    this.#end = new StreamEnd({ role: 'consumer', queue, options, connection });
   }
 
-  /** Undefined while nobody knows: the producer may say it only when it finishes. */
+  /** Undefined until it is known: the producer may tell it only when it finishes. */
   get sizeBytes(): number | undefined {
-    this.#side.throwIfFailed();
-    return this.#side.queue.sizeBytes;
+    this.#end.throwIfFailed();
+    return this.#end.queue.sizeBytes;
   }
 
   /** The whole stream as memory, made on first use. Touching it blocks the thread until the bytes are there. */
@@ -37,24 +37,24 @@ export class Consumer implements AsyncDisposable {
 
   /** The whole stream as elements, from the first on. */
   array<T>(type: ArrayType<T>): T {
-    return this.#side.window().array(type);
+    return this.#end.window().array(type);
   }
 
-  /** Part of it: past 2^31 elements one array is slow in V8, several are not. */
+  /** A part of the stream: one array of more than 2^31 elements is slow in V8, several smaller ones are not. */
   view<T>(type: ArrayType<T>, firstElement: number, count: number): T {
-    return this.#side.window().view(type, firstElement, count);
+    return this.#end.window().view(type, firstElement, count);
   }
 
   /**
-   * For a stream of unknown length: blocks the thread until the byte at `offset` is there (true), or is known to lie
-   * past the end (false). Throws when the stream fails.
+   * For a stream of unknown length: blocks the thread until the byte at `offset` has arrived (true), or is known to
+   * lie past the end (false). Throws when the stream fails.
    */
   reaches(offset: number): boolean {
-    this.#side.window();
-    const { queue } = this.#side;
+    this.#end.window();
+    const { queue } = this.#end;
     let isThere = false;
     queue.sleepUntil(() => {
-      this.#side.throwIfFailed();
+      this.#end.throwIfFailed();
       const { sizeBytes } = queue;
       isThere = sizeBytes === undefined ? queue.committed * queue.blockBytes > offset : offset < sizeBytes;
       return isThere || sizeBytes !== undefined;
@@ -64,63 +64,63 @@ export class Consumer implements AsyncDisposable {
 
   /**
    * Whether system calls (fs.writeSync, sockets) may read from the window as well. One call should cover no more than
-   * `revisitBlocks` blocks: some look at all pages first and come back to copy.
+   * `revisitBlocks` blocks: some touch all pages first and come back to copy.
    */
   get servesSystemCalls(): boolean {
-    return this.#side.window().servesSystemCalls;
+    return this.#end.window().servesSystemCalls;
   }
 
   /** What the pager did so far; undefined in other forms. */
   get counters(): PagerCounters | undefined {
-    return this.#side.openWindow?.counters;
+    return this.#end.openWindow?.counters;
   }
 
   /** The error with which the stream has failed, if it has. */
   get failure(): Error | undefined {
-    return this.#side.failure;
+    return this.#end.failure;
   }
 
   blocks(): BlockReader {
-    this.#side.choose('blocks');
-    return new BlockReader(this.#side);
+    this.#end.choose('blocks');
+    return new BlockReader(this.#end);
   }
 
   readable(): Readable {
-    this.#side.choose('node stream');
-    return nodeReadable(new BlockReader(this.#side), () => this.close());
+    this.#end.choose('node stream');
+    return nodeReadable(new BlockReader(this.#end), () => this.close());
   }
 
   webReadable(): ReadableStream<Uint8Array> {
-    this.#side.choose('web stream');
-    return webReadable(new BlockReader(this.#side), () => this.close());
+    this.#end.choose('web stream');
+    return webReadable(new BlockReader(this.#end), () => this.close());
   }
 
   /**
-   * The program has read what it wants: gives back what the window holds, lets the rest of the stream pass unread, and
-   * resolves when all of it is through. Rejects when the stream fails.
+   * The program has read what it wants: releases the blocks of the window, lets the rest of the stream pass unread, and
+   * resolves when everything is through. Rejects when the stream fails.
    */
   async done(): Promise<void> {
-    this.#side.throwIfFailed();
-    this.#side.openWindow?.finish(Number.MAX_SAFE_INTEGER);
-    await this.#side.untilComplete();
+    this.#end.throwIfFailed();
+    this.#end.openWindow?.finish(Number.MAX_SAFE_INTEGER);
+    await this.#end.untilComplete();
   }
 
   /** Frees everything. A stream that was not read to its end fails at the other end. */
   async close(): Promise<void> {
-    if (this.#side.isClosed) return;
-    const { queue, openWindow } = this.#side;
+    if (this.#end.isClosed) return;
+    const { queue, openWindow } = this.#end;
     const isAtEnd = this.#hasReachedEnd();
     if (isAtEnd) openWindow?.finish(Number.MAX_SAFE_INTEGER);
-    await this.#side.close(isAtEnd || queue.isComplete, () => queue.isComplete);
+    await this.#end.close(isAtEnd || queue.isComplete, () => queue.isComplete);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  /** All is here, and the program has been in the last block. */
+  /** Everything has arrived, and the program has touched the last block. */
   #hasReachedEnd(): boolean {
-    const { queue, openWindow } = this.#side;
+    const { queue, openWindow } = this.#end;
     const { totalBlocks } = queue;
     const top = openWindow?.counters?.topBlock ?? -1;
     return totalBlocks !== undefined && queue.committed >= totalBlocks && top >= totalBlocks - 1;

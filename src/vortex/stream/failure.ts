@@ -1,9 +1,9 @@
-// Why a stream fails: codes as they stand in the ledger, and the errors that programs see.
+// Why a stream fails: the codes in the ledger, and the errors that programs get.
 
 import { getSystemErrorName } from 'node:util';
 import { type ErrorCode, MillraceError } from '../../errors.ts';
 
-/** Numbers in the ledger's `failure` word; native/pager.h knows them too. From `system` on, plus an errno. */
+/** Values of the ledger's `failure` word; native/pager.h has them too. A failed system call is `system` plus its errno. */
 export const failureCode = {
   peerDied: 1,
   cut: 2,
@@ -32,15 +32,15 @@ const texts: ReadonlyMap<number, readonly [code: ErrorCode, text: string]> = new
       'the program touched a block further behind than it may come back, or after finish (raise revisitBlocks)',
     ],
   ],
+  [failureCode.pastEnd, ['MILLRACE_ERR_VORTEX_PAST_END', 'the program touched a block past the end (check sizeBytes)']],
+  [failureCode.protocol, ['MILLRACE_ERR_VORTEX_PROTOCOL', 'the other end violated the protocol of the stream']],
   [
-    failureCode.pastEnd,
-    ['MILLRACE_ERR_VORTEX_PAST_END', 'the program touched a block past the end (look at sizeBytes)'],
+    failureCode.terminated,
+    ['MILLRACE_ERR_VORTEX_TERMINATED', 'the thread at one end was terminated before it closed the stream'],
   ],
-  [failureCode.protocol, ['MILLRACE_ERR_VORTEX_PROTOCOL', 'the other end broke the rules of the stream']],
-  [failureCode.terminated, ['MILLRACE_ERR_VORTEX_TERMINATED', 'the thread at one end has ended without closing it']],
 ]);
 
-/** A stream that cannot go on. What the program read or wrote in its window since then is worth nothing. */
+/** A stream has failed. What the program read from or wrote to its window since then is not part of the stream. */
 export class VortexError extends MillraceError {
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(code, message, options);
@@ -48,28 +48,26 @@ export class VortexError extends MillraceError {
   }
 }
 
-/** The code for a system call that failed; `errno` as in SystemError, of either sign. */
-export function systemFailure(errno: number): number {
-  return failureCode.system + Math.abs(errno);
-}
-
-/** What this side's program is told. The code may come from the other party: one that cannot be is a broken rule too. */
+/** The error for the program at this end. The other end may have written the code: an unknown one is a protocol error. */
 export function errorOfFailure(code: number, role: Role): VortexError {
   if (code === failureCode.producerClosed || code === failureCode.consumerClosed) return errorOfClosing(code, role);
   if (code > failureCode.system && code <= failureCode.system + MAX_ERRNO) {
     const name = getSystemErrorName(failureCode.system - code);
-    return new VortexError(
-      'MILLRACE_ERR_VORTEX_SYSTEM',
-      `the stream failed: the system refused what it needs: ${name}`,
-    );
+    return new VortexError('MILLRACE_ERR_VORTEX_SYSTEM', `the stream failed: a system call failed with ${name}`);
   }
-  const [errorCode, text] = texts.get(code) ?? ['MILLRACE_ERR_VORTEX_PROTOCOL', `its ledger has failure ${code}`];
+  const [errorCode, text] = texts.get(code) ?? [
+    'MILLRACE_ERR_VORTEX_PROTOCOL',
+    `its ledger has the unknown failure ${code}`,
+  ];
   return new VortexError(errorCode, `the stream failed: ${text}`);
 }
 
 function errorOfClosing(code: number, role: Role): VortexError {
   const isOurs = (code === failureCode.producerClosed) === (role === 'producer');
   return isOurs
-    ? new VortexError('MILLRACE_ERR_VORTEX_ABORTED', 'the stream was closed here before all of it was through')
-    : new VortexError('MILLRACE_ERR_VORTEX_CLOSED_BY_PEER', 'the stream was closed by the other end before its end');
+    ? new VortexError('MILLRACE_ERR_VORTEX_ABORTED', 'the stream was closed at this end before everything was through')
+    : new VortexError(
+        'MILLRACE_ERR_VORTEX_CLOSED_BY_PEER',
+        'the stream was closed by the other end before everything was through',
+      );
 }

@@ -6,8 +6,10 @@ import { pipeline } from 'node:stream/promises';
 import { describe, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
-import { BlockQueue, createLocalStream, openLocalConsumer, openLocalProducer, type StreamOptions } from '../index.ts';
-import { ledgerWord } from './block-queue.ts';
+import { createLocalStream, openLocalConsumer, openLocalProducer, type StreamOptions } from '../index.ts';
+import { BlockQueue, ledgerWord } from './block-queue.ts';
+import { VortexError } from './failure.ts';
+import { Producer } from './producer.ts';
 
 const BLOCK = 64 * 1024;
 
@@ -32,7 +34,7 @@ describe('a stream that never blocks its thread', () => {
     await using _consumer = consumer;
     const blocks = producer.blocks();
     const first = await blocks.next();
-    await assert.rejects(blocks.next(), { code: 'MILLRACE_ERR_USAGE', message: /commit the one before/ });
+    await assert.rejects(blocks.next(), { code: 'MILLRACE_ERR_USAGE', message: /commit the block before it/ });
     assert.throws(() => first.commit(BLOCK - 1), { code: 'MILLRACE_ERR_USAGE' });
     first.commit();
     assert.throws(() => first.commit(), { code: 'MILLRACE_ERR_USAGE' });
@@ -165,13 +167,13 @@ describe('a stream that never blocks its thread', () => {
     assert.throws(() => producer.blocks(), { code: 'MILLRACE_ERR_CLOSED' });
   });
 
-  test('a handle is good once, and for its own end', async () => {
+  test('a handle opens one end, once', async () => {
     const before = readdirSync('/proc/self/fd').length;
     {
       using stream = createLocalStream(BLOCK, { blockBytes: BLOCK });
       assert.throws(() => openLocalProducer(stream.consumer), { code: 'MILLRACE_ERR_USAGE' });
       await using _consumer = openLocalConsumer(stream.consumer);
-      assert.throws(() => openLocalConsumer(stream.consumer), { code: 'MILLRACE_ERR_USAGE', message: /good once/ });
+      assert.throws(() => openLocalConsumer(stream.consumer), { code: 'MILLRACE_ERR_USAGE', message: /opened once/ });
     }
     assert.ok(readdirSync('/proc/self/fd').length <= before);
   });
@@ -217,9 +219,8 @@ describe('a stream that never blocks its thread', () => {
     assert.equal(count, 2);
   });
 
-  test('a carrier that fails takes the stream with it', async () => {
+  test('when the connection fails, the stream fails', async () => {
     using stream = createLocalStream(BLOCK * 8, { blockBytes: BLOCK });
-    const { Producer, VortexError } = await import('../index.ts');
     const { promise: ended, reject } = Promise.withResolvers<void>();
     let isClosed = false;
     const close = async (): Promise<void> => {
@@ -234,7 +235,7 @@ describe('a stream that never blocks its thread', () => {
     assert.equal(isClosed, true);
   });
 
-  test('a producer that breaks the rules is an error, not a crash', async () => {
+  test('a producer that violates the protocol fails the stream, and crashes nothing', async () => {
     using stream = createLocalStream(BLOCK * 64, { blockBytes: BLOCK });
     using queue = BlockQueue.open(stream.producer.parts);
     await using consumer = openLocalConsumer(stream.consumer);

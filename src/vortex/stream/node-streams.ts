@@ -1,14 +1,14 @@
-// A stream's ends as Node streams. Chunks are copies, since nobody can tell when a program is through with one.
+// The ends of a stream as Node streams. Chunks are copies, since a Node stream cannot tell when a program has done with one.
 
 import { Readable, Writable } from 'node:stream';
 import type { BlockReader, ReadableBlock } from './block-reader.ts';
 import type { BlockWriter, WritableBlock } from './block-writer.ts';
 
-/** Of what is handed out or taken in at once; blocks are larger. */
+/** The size of a chunk, and the high-water mark; blocks are larger. */
 const CHUNK_BYTES = 256 * 1024;
 
 /** Fills blocks from chunks of any size. */
-export class ChunkFiller {
+export class ChunkWriter {
   readonly #blocks: BlockWriter;
   #block: WritableBlock | undefined;
   #used = 0;
@@ -41,8 +41,8 @@ export class ChunkFiller {
   }
 }
 
-/** Takes chunks of some size from blocks. */
-export class ChunkTaker {
+/** Cuts blocks into chunks. */
+export class ChunkReader {
   readonly #blocks: BlockReader;
   #block: ReadableBlock | undefined;
   #taken = 0;
@@ -51,7 +51,7 @@ export class ChunkTaker {
     this.#blocks = blocks;
   }
 
-  /** A part of a block, in place, until the next call; undefined at the end. */
+  /** A part of a block in the pool, valid until the next call; undefined at the end. */
   async next(mostBytes = CHUNK_BYTES): Promise<Uint8Array | undefined> {
     if (this.#block !== undefined && this.#taken === this.#block.bytes.length) {
       this.#block.release();
@@ -66,17 +66,17 @@ export class ChunkTaker {
   }
 }
 
-/** Ending it finishes the stream; destroying it before that fails the stream. */
+/** Ending the Writable finishes the stream; destroying it before that fails the stream. */
 export function nodeWritable(blocks: BlockWriter, close: () => Promise<void>): Writable {
-  const filler = new ChunkFiller(blocks);
+  const writer = new ChunkWriter(blocks);
   return new Writable({
     highWaterMark: CHUNK_BYTES,
     write(chunk: Uint8Array, _encoding, callback) {
-      filler.write(chunk).then(() => callback(), callback);
+      writer.write(chunk).then(() => callback(), callback);
     },
     final(callback) {
       try {
-        filler.finish();
+        writer.finish();
         callback();
       } catch (error) {
         callback(error as Error);
@@ -89,14 +89,14 @@ export function nodeWritable(blocks: BlockWriter, close: () => Promise<void>): W
   });
 }
 
-/** Destroying it before the end fails the stream. */
+/** Destroying the Readable before its end fails the stream. */
 export function nodeReadable(blocks: BlockReader, close: () => Promise<void>): Readable {
-  const taker = new ChunkTaker(blocks);
+  const reader = new ChunkReader(blocks);
   let isAtEnd = false;
   return new Readable({
     highWaterMark: CHUNK_BYTES,
     read() {
-      taker.next().then(
+      reader.next().then(
         (part) => {
           isAtEnd = part === undefined;
           this.push(part === undefined ? null : Buffer.from(part));

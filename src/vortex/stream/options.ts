@@ -1,4 +1,4 @@
-// What a user may say about a stream's memory, and the pool that comes of it.
+// The options of a stream's memory, with their defaults and checks, and the queue that is made of them.
 
 import { readFileSync } from 'node:fs';
 import { SystemError, UsageError } from '../../errors.ts';
@@ -6,24 +6,24 @@ import { HUGE_PAGE_BYTES } from '../../native/index.ts';
 import { BlockQueue } from './block-queue.ts';
 
 export interface StreamOptions {
-  /** What is mapped, sent and given back at once: a power of two, 64 KiB to 64 MiB. Default 4 MiB. */
+  /** The unit that is mapped, sent and released: a power of two, 64 KiB to 64 MiB. Default 4 MiB. */
   readonly blockBytes?: number | undefined;
-  /** The pool's blocks: all the memory that the stream uses at this end. Default 8. */
+  /** How many blocks the pool has: all the memory that the stream uses at this end. Default 8. */
   readonly poolBlocks?: number | undefined;
   /** How many blocks behind the highest one touched the program may come back to. Default 1. */
   readonly revisitBlocks?: number | undefined;
   /**
-   * How many blocks are mapped ahead of a consumer. Default 1. A producer has none unless it says so here: then a
-   * block that it skips may arrive with bytes of an earlier one instead of zeroes.
+   * How many blocks are mapped before they are touched. Default 1 at a consumer, 0 at a producer: a block that was
+   * mapped ahead for a producer, and that it skips, may arrive with bytes of an earlier block instead of zeroes.
    */
   readonly readAheadBlocks?: number | undefined;
-  /** `auto`: where the system has some free. Default `auto`. */
+  /** `auto`: if the system has enough of them free. Default `auto`. */
   readonly hugePages?: 'auto' | 'always' | 'never' | undefined;
-  /** How long the window of a stream of unknown length is. Default 32 GiB. */
+  /** The length of the window where the length of the stream is unknown. Default 32 GiB. */
   readonly maxSizeBytes?: number | undefined;
-  /** A touch of the window, or a wait for a block, that takes longer fails the stream. Default: it takes what it takes. */
+  /** A page fault of the window, or a wait for a block, that takes longer fails the stream. Default 0: no limit. */
   readonly timeoutMs?: number | undefined;
-  /** Clear each block before a producer's program gets it: what it leaves unwritten arrives as zeroes. Costs a pass over the memory. */
+  /** Fill each block with zeroes before a producer gets it, so that what it does not write arrives as zeroes. Costs a pass over the memory. */
   readonly clearBlocks?: boolean | undefined;
 }
 
@@ -31,7 +31,7 @@ export type CheckedOptions = { readonly [name in keyof Required<StreamOptions>]:
 
 const GIB = 2 ** 30;
 
-export const defaultOptions = {
+const defaultOptions = {
   blockBytes: 4 * 1024 * 1024,
   poolBlocks: 8,
   revisitBlocks: 1,
@@ -53,8 +53,8 @@ export function checkOptions(options: StreamOptions = {}): CheckedOptions {
   const needed = checked.revisitBlocks + checked.readAheadBlocks + 1;
   if (checked.poolBlocks < needed) {
     throw new UsageError(
-      `a pool of ${checked.poolBlocks} blocks: ${checked.revisitBlocks} to come back to, the one in use and ` +
-        `${checked.readAheadBlocks} read ahead need ${needed}; raise poolBlocks`,
+      `a pool of ${checked.poolBlocks} blocks: revisitBlocks ${checked.revisitBlocks}, the block in use and ` +
+        `readAheadBlocks ${checked.readAheadBlocks} need ${needed}; raise poolBlocks`,
     );
   }
   return checked;
@@ -65,7 +65,7 @@ function checkCount(name: string, value: number, most: number): void {
   throw new UsageError(`${name} ${value}: it must be a whole number from 0 to ${most}`);
 }
 
-/** A queue for a new stream: huge pages as asked for, and never a failure for lack of them unless they must be. */
+/** The queue of a new stream, with huge pages as `hugePages` says. Their lack is an error only for `always`. */
 export function createStreamQueue(sizeBytes: number | undefined, options: StreamOptions = {}): BlockQueue {
   const { blockBytes, poolBlocks, hugePages } = checkOptions(options);
   const geometry = { blockBytes, poolBlocks, sizeBytes };
@@ -78,14 +78,14 @@ export function createStreamQueue(sizeBytes: number | undefined, options: Stream
     try {
       return BlockQueue.create({ ...geometry, hugePages: true });
     } catch (error) {
-      // Somebody else took them meanwhile.
+      // Another process has taken them since.
       if (!(error instanceof SystemError)) throw error;
     }
   }
   return BlockQueue.create({ ...geometry, hugePages: hugePages !== 'never' && canBeHuge ? 'transparent' : false });
 }
 
-/** Huge pages that nobody has and nobody was promised. */
+/** Huge pages of 2 MiB that are neither in use nor reserved. */
 export function freeHugePages(): number {
   const text = readFileSync('/proc/meminfo', 'utf8');
   const count = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+)$`, 'm').exec(text)?.[1] ?? 0);

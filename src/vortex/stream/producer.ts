@@ -6,36 +6,31 @@ import { UsageError } from '../../errors.ts';
 import type { PagerCounters } from '../../native/index.ts';
 import type { BlockQueue } from './block-queue.ts';
 import { BlockWriter } from './block-writer.ts';
-import type { Carrier } from './carrier.ts';
+import type { Connection } from './connection.ts';
 import { nodeWritable } from './node-streams.ts';
 import type { StreamOptions } from './options.ts';
-import { Side } from './side.ts';
+import { StreamEnd } from './stream-end.ts';
 import { webWritable } from './web-streams.ts';
 import type { ArrayType } from './window.ts';
-
-/** What an end may know besides: `peer` is a unix socket whose closing means that the other process has gone. */
-export interface EndOptions extends StreamOptions {
-  readonly peer?: number | undefined;
-}
 
 /**
  * A program uses it in one form: the window (`bytes`, `array`, `view`), `blocks()`, `writable()` or `webWritable()`.
  * When the stream fails, writes to the window go nowhere, `done()` rejects and the next call throws a VortexError.
  */
 export class Producer implements AsyncDisposable {
-  readonly #side: Side;
+  readonly #end: StreamEnd;
   #blocks: BlockWriter | undefined;
   #isFinished = false;
 
-  /** Takes queue and carrier over, and closes them. */
-  constructor(queue: BlockQueue, options: EndOptions, carrier: Carrier) {
-    this.#side = new Side({ role: 'producer', queue, options, carrier, peer: options.peer });
+  /** Takes over queue and connection, and closes them. */
+  constructor(queue: BlockQueue, options: StreamOptions, connection: Connection) {
+    this.#end = new StreamEnd({ role: 'producer', queue, options, connection });
   }
 
-  /** Undefined while nobody knows: until `finish`. */
+  /** Undefined until it is known: at the latest after `finish`. */
   get sizeBytes(): number | undefined {
-    this.#side.throwIfFailed();
-    return this.#side.queue.sizeBytes;
+    this.#end.throwIfFailed();
+    return this.#end.queue.sizeBytes;
   }
 
   /** The whole stream as memory, made on first use. Touching it may block the thread until the pool has room. */
@@ -45,76 +40,80 @@ export class Producer implements AsyncDisposable {
 
   /** The whole stream as elements, from the first on. */
   array<T>(type: ArrayType<T>): T {
-    return this.#side.window().array(type);
+    return this.#end.window().array(type);
   }
 
-  /** Part of it: past 2^31 elements one array is slow in V8, several are not. */
+  /** A part of the stream: one array of more than 2^31 elements is slow in V8, several smaller ones are not. */
   view<T>(type: ArrayType<T>, firstElement: number, count: number): T {
-    return this.#side.window().view(type, firstElement, count);
+    return this.#end.window().view(type, firstElement, count);
   }
 
   /**
    * Whether system calls (fs.readSync, sockets) may write into the window as well. One call should cover no more than
-   * `revisitBlocks` blocks: some look at all pages first and come back to copy.
+   * `revisitBlocks` blocks: some touch all pages first and come back to copy.
    */
   get servesSystemCalls(): boolean {
-    return this.#side.window().servesSystemCalls;
+    return this.#end.window().servesSystemCalls;
   }
 
   /** What the pager did so far; undefined in other forms. */
   get counters(): PagerCounters | undefined {
-    return this.#side.openWindow?.counters;
+    return this.#end.openWindow?.counters;
   }
 
   /** The error with which the stream has failed, if it has. */
   get failure(): Error | undefined {
-    return this.#side.failure;
+    return this.#end.failure;
   }
 
   blocks(): BlockWriter {
-    this.#side.choose('blocks');
+    this.#end.choose('blocks');
     return this.#makeBlocks();
   }
 
   writable(): Writable {
-    this.#side.choose('node stream');
+    this.#end.choose('node stream');
     return nodeWritable(this.#makeBlocks(), () => this.close());
   }
 
   webWritable(): WritableStream<Uint8Array> {
-    this.#side.choose('web stream');
+    this.#end.choose('web stream');
     return webWritable(this.#makeBlocks(), () => this.close());
   }
 
-  /** All is written: commits the last block. The size must be given, if it was not before. Touch nothing afterwards. */
+  /**
+   * The program has written everything: commits the last block. The size must be given unless it was given before.
+   * The window must not be touched afterwards.
+   */
   finish(sizeBytes?: number): void {
-    this.#side.throwIfFailed();
-    const { queue, openWindow } = this.#side;
+    this.#end.throwIfFailed();
+    const { queue, openWindow } = this.#end;
     const known = queue.sizeBytes;
     const size = sizeBytes ?? known ?? this.#blocks?.writtenBytes;
-    if (size === undefined) throw new UsageError('finish a stream of unknown length: say how long it is');
+    if (size === undefined)
+      throw new UsageError('finish a stream of unknown length: pass its size in bytes to finish()');
     if (known !== undefined && known !== size) {
       throw new UsageError(`finish a stream at ${size} bytes: it was opened with ${known}`);
     }
     if (this.#isFinished) return;
     if (this.#blocks !== undefined) this.#blocks.finish(size);
-    else this.#finishWindow(size, openWindow === undefined ? 0 : this.#side.options.maxSizeBytes);
+    else this.#finishWindow(size, openWindow === undefined ? 0 : this.#end.options.maxSizeBytes);
     this.#isFinished = true;
   }
 
   /** Resolves when the consumer has everything; rejects when the stream fails. Call `finish` before. */
   async done(): Promise<void> {
-    await this.#side.untilComplete();
+    await this.#end.untilComplete();
   }
 
   /**
-   * Frees everything. A stream that is not finished fails at the other end; so does one whose end was never written and
-   * did not fit into the pool any more: wait for `done` there.
+   * Frees everything. A stream that is not finished fails at the other end. So does a finished one whose last blocks
+   * were never touched and did not fit into the pool: wait for `done` before closing such a stream.
    */
   async close(): Promise<void> {
-    const { queue } = this.#side;
+    const { queue } = this.#end;
     const isThrough = (): boolean => queue.totalBlocks !== undefined && queue.committed >= queue.totalBlocks;
-    await this.#side.close(this.#isFinished || (!this.#side.isClosed && isThrough()), isThrough);
+    await this.#end.close(this.#isFinished || (!this.#end.isClosed && isThrough()), isThrough);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -122,17 +121,17 @@ export class Producer implements AsyncDisposable {
   }
 
   #makeBlocks(): BlockWriter {
-    this.#blocks = new BlockWriter(this.#side);
+    this.#blocks = new BlockWriter(this.#end);
     return this.#blocks;
   }
 
-  /** What was never touched arrives as zeroes: a program may finish without having written at all. */
+  /** Blocks that were never touched arrive as zeroes: a program may finish without having written at all. */
   #finishWindow(sizeBytes: number, maxBytes: number): void {
-    const { queue } = this.#side;
+    const { queue } = this.#end;
     if (queue.sizeBytes === undefined && sizeBytes > maxBytes) {
       throw new UsageError(`finish a stream at ${sizeBytes} bytes: its window has ${maxBytes} (see maxSizeBytes)`);
     }
-    const window = this.#side.window();
+    const window = this.#end.window();
     if (queue.sizeBytes === undefined) queue.announceSize(sizeBytes);
     if (sizeBytes === 0) queue.commit(0);
     else window.finish(Math.ceil(sizeBytes / queue.blockBytes));

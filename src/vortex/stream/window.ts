@@ -1,4 +1,6 @@
-// The window: a stream as one long ArrayBuffer whose pages come and go by themselves.
+// The window: a stream as one long ArrayBuffer whose pages come and go by page faults.
+//
+// The page faults are served by the pager, a native thread: native/pager-thread.c, started through src/native/pager.ts.
 
 import { UsageError } from '../../errors.ts';
 import { EventFd, Pager, type PagerCounters } from '../../native/index.ts';
@@ -13,17 +15,17 @@ export interface ArrayType<T> {
   new (buffer: ArrayBuffer, byteOffset: number, length: number): T;
 }
 
-export interface WindowParts {
+interface WindowParts {
   readonly role: Role;
   readonly queue: BlockQueue;
   readonly options: CheckedOptions;
-  /** A unix socket whose closing means that the other process has gone. */
-  readonly peer?: number | undefined;
+  /** A socket that hangs up when the other end has gone. */
+  readonly lifelineFd?: number | undefined;
 }
 
 export class Window implements Disposable {
-  /** Signalled once when all blocks are given back, and once when the stream fails. */
-  readonly notice: EventFd;
+  /** The pager signals it once when everything is through, and once when the stream fails. */
+  readonly doorbell: EventFd;
   readonly #lengthBytes: number;
   readonly #pager: Pager | undefined;
   readonly #buffer: ArrayBuffer;
@@ -31,19 +33,19 @@ export class Window implements Disposable {
   static open(parts: WindowParts): Window {
     checkTerminable();
     using undo = new DisposableStack();
-    const notice = undo.use(EventFd.create());
+    const doorbell = undo.use(EventFd.create());
     const { queue, options } = parts;
     const lengthBytes = queue.sizeBytes ?? options.maxSizeBytes;
-    // A stream without bytes has nothing that could be touched.
-    const pager = lengthBytes === 0 ? undefined : undo.use(startPager(parts, lengthBytes, notice));
-    const window = new Window(lengthBytes, notice, pager);
+    // A stream of length 0 has nothing to touch, and needs no pager.
+    const pager = lengthBytes === 0 ? undefined : undo.use(startPager(parts, lengthBytes, doorbell));
+    const window = new Window(lengthBytes, doorbell, pager);
     undo.move();
     return window;
   }
 
-  private constructor(lengthBytes: number, notice: EventFd, pager: Pager | undefined) {
+  private constructor(lengthBytes: number, doorbell: EventFd, pager: Pager | undefined) {
     this.#lengthBytes = lengthBytes;
-    this.notice = notice;
+    this.doorbell = doorbell;
     this.#pager = pager;
     this.#buffer = pager?.buffer ?? new ArrayBuffer(0);
   }
@@ -71,20 +73,20 @@ export class Window implements Disposable {
     return new type(this.#buffer, first * size, count);
   }
 
-  /** All whole elements. */
+  /** The whole stream; bytes after the last whole element are left out. */
   array<T>(type: ArrayType<T>): T {
     return this.view(type, 0, Math.floor(this.#lengthBytes / type.BYTES_PER_ELEMENT));
   }
 
-  /** The program has touched it for the last time: blocks below `end` go to the other side. */
+  /** The program does not touch the window any more: blocks below `end` go to the other end. */
   finish(end: number): void {
     this.#pager?.finish(end);
   }
 
-  /** Every view has length 0 from now on. Wait for asynchronous system calls on them before. */
+  /** Every view has length 0 from now on. Asynchronous system calls on a view must be over before. */
   close(): void {
     this.#pager?.close();
-    this.notice.close();
+    this.doorbell.close();
   }
 
   [Symbol.dispose](): void {
@@ -92,7 +94,7 @@ export class Window implements Disposable {
   }
 }
 
-function startPager({ role, queue, options, peer }: WindowParts, lengthBytes: number, notice: EventFd): Pager {
+function startPager({ role, queue, options, lifelineFd }: WindowParts, lengthBytes: number, doorbell: EventFd): Pager {
   const isProducer = role === 'producer';
   return Pager.start({
     role,
@@ -100,8 +102,8 @@ function startPager({ role, queue, options, peer }: WindowParts, lengthBytes: nu
     ledger: queue.ledger.fd,
     ownEvent: isProducer ? queue.writable.fd : queue.readable.fd,
     otherEvent: isProducer ? queue.readable.fd : queue.writable.fd,
-    notice: notice.fd,
-    peer,
+    doorbell: doorbell.fd,
+    lifelineFd,
     windowBytes: Math.ceil(lengthBytes / queue.blockBytes) * queue.blockBytes,
     blockBytes: queue.blockBytes,
     poolBlocks: queue.poolBlocks,

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { receiveStream } from '../../../src/vortex/net/engine-receiver.ts';
-import { sendStream } from '../../../src/vortex/net/engine-sender.ts';
+import { receiveStream } from '../../../src/vortex/net/engine/receiver.ts';
+import { sendStream } from '../../../src/vortex/net/engine/sender.ts';
 import { type Strategy, strategies } from '../../../src/vortex/net/index.ts';
 import { BlockQueue } from '../../../src/vortex/stream/block-queue.ts';
 
@@ -57,7 +57,7 @@ async function carry(strategy: Strategy): Promise<void> {
   const port = await Promise.race([listening.promise, sending.then(() => 0)]);
   const receiving = receiveStream(
     { ...common, role: 'receiver', port, strategy },
-    { signal, tell: () => {}, queue: async () => to },
+    { signal, tell: () => {}, makeQueue: async () => to },
   );
   await Promise.all([sending, receiving, produce(from), consume(to)]);
 }

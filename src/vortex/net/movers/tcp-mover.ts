@@ -1,15 +1,14 @@
-// The two sides of a stream on plain TCP: bytes go between the pool's blocks and the socket, as many as it takes in one call.
+// The movers of plain TCP: bytes go between the blocks of the pool and the socket, as many in one call as it takes.
 
-import { SystemError } from '../../errors.ts';
-import { AGAIN, type Poller, pollEvents, type Socket } from '../../native/index.ts';
-import type { BlockQueue } from '../stream/index.ts';
-import { WIRE_TOKEN } from './data-loop.ts';
-import type { Mover, ReceiveMover } from './mover.ts';
-import { StreamFailure } from './stream-failure.ts';
+import { SystemError } from '../../../errors.ts';
+import { AGAIN, type Poller, pollEvents, type Socket } from '../../../native/index.ts';
+import type { BlockQueue } from '../../stream/index.ts';
+import { StreamFailure } from '../stream-failure.ts';
+import { type Mover, type ReceiverMover, WIRE_TOKEN } from './mover.ts';
 
-/** Calls in a row before somebody else has a turn. */
+/** System calls of one turn. */
 const CALLS_A_TURN = 64;
-/** Bytes in one call: the program gets blocks in between. */
+/** Bytes of one system call, so that blocks reach the program in between. */
 const MAX_CALL_BYTES = 1024 * 1024;
 
 abstract class TcpMover implements Mover {
@@ -17,24 +16,24 @@ abstract class TcpMover implements Mover {
   protected readonly socket: Socket;
   /** Bytes of the stream that have gone through the socket. */
   protected movedBytes = 0;
-  #passed = 0;
+  #handedOver = 0;
   readonly #events: number;
 
-  /** Takes the socket over. */
+  /** Takes over the socket. */
   constructor(queue: BlockQueue, socket: Socket, events: number) {
     this.queue = queue;
     this.socket = socket;
     this.#events = events;
   }
 
-  /** Where `movedBytes` can be by now, as far as the queue goes. */
+  /** How far `movedBytes` may grow, by the counters of the queue. */
   protected abstract readonly limitBytes: number;
 
-  /** One call: bytes that were moved, or AGAIN. */
+  /** One system call: returns the number of bytes moved, or AGAIN. */
   protected abstract move(offset: number, bytes: number): number;
 
-  /** The other side of the queue may have so many. */
-  protected abstract pass(blocks: number): void;
+  /** Commits or releases all blocks below `end`. */
+  protected abstract handOver(end: number): void;
 
   watch(poller: Poller): void {
     poller.add(this.socket.fd, this.#events | pollEvents.edge, WIRE_TOKEN);
@@ -51,13 +50,13 @@ abstract class TcpMover implements Mover {
       if (moved === AGAIN) return false;
       this.movedBytes += moved;
       const blocks = this.movedBlocks;
-      if (blocks > this.#passed) this.pass(blocks);
-      this.#passed = blocks;
+      if (blocks > this.#handedOver) this.handOver(blocks);
+      this.#handedOver = blocks;
     }
     return true;
   }
 
-  /** Blocks that have gone through as a whole. */
+  /** Whole blocks that have gone through the socket. */
   protected get movedBlocks(): number {
     return Math.floor(this.movedBytes / this.queue.blockBytes);
   }
@@ -85,12 +84,12 @@ export class TcpSender extends TcpMover {
   }
 
   protected override get limitBytes(): number {
-    // In this order: a last block that is not full was committed after its size was known.
+    // `committed` is loaded before the size: a last block that is not full is committed after the size was stored.
     const { committed, blockBytes } = this.queue;
     return Math.min(committed * blockBytes, this.queue.sizeBytes ?? Number.MAX_SAFE_INTEGER);
   }
 
-  /** The last one need not be full. */
+  /** Includes a last block that is not full. */
   protected override get movedBlocks(): number {
     const { sizeBytes, blockBytes } = this.queue;
     return sizeBytes === this.movedBytes ? Math.ceil(sizeBytes / blockBytes) : super.movedBlocks;
@@ -100,12 +99,12 @@ export class TcpSender extends TcpMover {
     return this.socket.send(this.queue.pool, offset, bytes);
   }
 
-  protected override pass(blocks: number): void {
-    this.queue.release(blocks);
+  protected override handOver(end: number): void {
+    this.queue.release(end);
   }
 }
 
-export class TcpReceiver extends TcpMover implements ReceiveMover {
+export class TcpReceiver extends TcpMover implements ReceiverMover {
   constructor(queue: BlockQueue, socket: Socket) {
     super(queue, socket, pollEvents.in);
   }
@@ -117,23 +116,23 @@ export class TcpReceiver extends TcpMover implements ReceiveMover {
 
   protected override move(offset: number, bytes: number): number {
     const got = this.socket.receive(this.queue.pool, offset, bytes);
-    // A sender keeps it open until it has heard that all is read.
+    // A sender keeps the connection open until the receiver has told that everything is read.
     if (got === 0) throw new StreamFailure('wire', 'the data connection ended before the stream');
     return got;
   }
 
-  /** One that is not full is committed with the size. */
-  protected override pass(blocks: number): void {
-    this.queue.commit(blocks);
+  /** A last block that is not full is committed by `finish`, with the size. */
+  protected override handOver(end: number): void {
+    this.queue.commit(end);
   }
 
   isComplete(sizeBytes: number): boolean {
     if (this.movedBytes <= sizeBytes) return this.movedBytes === sizeBytes;
-    throw new StreamFailure('nonsense', `the sender sent ${this.movedBytes} bytes of a stream of ${sizeBytes}`);
+    throw new StreamFailure('protocol', `the sender sent ${this.movedBytes} bytes, and the stream has ${sizeBytes}`);
   }
 }
 
-/** Whether the peer has died with it is for the control connection to say. */
+/** The control connection shows whether the peer has died too. */
 export function brokenConnection(error: unknown): StreamFailure {
   if (error instanceof StreamFailure) return error;
   const code = error instanceof SystemError ? error.code : String(error);

@@ -1,18 +1,18 @@
-// The strategy `register`, the seed's Zero-Copy algorithm: each block is registered, announced, written and deregistered, several
-// at a time.
+// The strategy `register`: each block is registered, announced, written and deregistered, several at a time. It is the
+// Zero-Copy algorithm of "Network Vortex: Distributed Virtual Memory for Streaming Applications".
 
-import { access, type Mr, type RemoteRegion } from '../../verbs/index.ts';
-import type { BlockQueue } from '../stream/index.ts';
-import type { Path } from './protocol.ts';
-import { StreamFailure } from './stream-failure.ts';
-import { BlockSender, lengthOfBlock, VerbsReceiver } from './verbs-mover.ts';
-import type { VerbsPath } from './verbs-path.ts';
+import { access, type Mr, type RemoteRegion } from '../../../verbs/index.ts';
+import type { BlockQueue } from '../../stream/index.ts';
+import type { Path } from '../protocol.ts';
+import { StreamFailure } from '../stream-failure.ts';
+import type { QpPair } from './qp-pair.ts';
+import { lengthOfBlock, RdmaBlockSender, RdmaReceiver } from './rdma-mover.ts';
 
-/** Blocks that are registered at a time. */
+/** Blocks that are registered at the same time. */
 const IN_FLIGHT = 8;
 const BLOCKS_A_TURN = 16;
 
-/** The registrations of blocks under way: by block, modulo IN_FLIGHT. */
+/** The regions of blocks in flight, by block modulo IN_FLIGHT. */
 class Registrations {
   readonly #regions: (Mr | undefined)[] = Array.from({ length: IN_FLIGHT });
 
@@ -31,18 +31,18 @@ class Registrations {
   }
 }
 
-export class RegisterSender extends BlockSender {
-  /** By block, modulo IN_FLIGHT: where the receiver wants it. */
+export class RegisterSender extends RdmaBlockSender {
+  /** The regions that the receiver has announced, by block modulo IN_FLIGHT. */
   readonly #targets: (RemoteRegion | undefined)[] = Array.from({ length: IN_FLIGHT });
   readonly #registrations = new Registrations();
   #announced = 0;
 
   override pump(): boolean {
-    this.path.poll(this);
+    this.qpPair.poll(this);
     for (let turn = 0; turn < BLOCKS_A_TURN; turn++) {
       if (this.block >= this.queue.committed || this.block >= this.#announced) return false;
       if (!this.#postNext()) return false;
-      this.path.poll(this);
+      this.qpPair.poll(this);
     }
     return true;
   }
@@ -50,7 +50,7 @@ export class RegisterSender extends BlockSender {
   #postNext(): boolean {
     const { block } = this;
     const target = this.#targets[block % IN_FLIGHT];
-    // A receiver may hear of a block's arrival before we do, and announce the one that takes its place.
+    // The receiver may announce the next region for this slot before the completion of the last WRITE is polled here.
     if (target === undefined || block >= this.doneBlock + IN_FLIGHT) return false;
     const mr = this.#registrations.of(block) ?? this.#registrations.add(block, this.#register(block));
     if (!this.post(mr, 0, target.address, target.rkey)) return false;
@@ -61,7 +61,7 @@ export class RegisterSender extends BlockSender {
   #register(block: number): Mr {
     const { queue } = this;
     const sizeBytes = lengthOfBlock(queue, block);
-    return this.path.pd.register(queue.pool, { offset: queue.offsetOf(block), sizeBytes, access: access.localWrite });
+    return this.qpPair.pd.register(queue.pool, { offset: queue.offsetOf(block), sizeBytes, access: access.localWrite });
   }
 
   protected override onBlockDone(block: number): void {
@@ -70,29 +70,29 @@ export class RegisterSender extends BlockSender {
 
   override onAnnouncement(block: number, region: RemoteRegion): void {
     if (block !== this.#announced || block >= this.block + IN_FLIGHT) {
-      throw new StreamFailure('nonsense', `the receiver announced block ${block} where ${this.#announced} was due`);
+      throw new StreamFailure('protocol', `the receiver announced block ${block}, and ${this.#announced} is expected`);
     }
     this.#targets[block % IN_FLIGHT] = region;
     this.#announced++;
   }
 }
 
-export class RegisterReceiver extends VerbsReceiver {
+export class RegisterReceiver extends RdmaReceiver {
   readonly #registrations = new Registrations();
   #announced = 0;
   #isConnected = false;
 
-  constructor(queue: BlockQueue, path: VerbsPath) {
-    super(queue, path, queue.blockBytes);
+  constructor(queue: BlockQueue, qpPair: QpPair) {
+    super(queue, qpPair, queue.blockBytes);
   }
 
   override async connect(remote: Path): Promise<void> {
-    this.path.connect(remote);
+    this.qpPair.connect(remote);
     this.#isConnected = true;
   }
 
   override pump(): boolean {
-    this.path.poll(this);
+    this.qpPair.poll(this);
     if (this.#isConnected && !this.isLastHere) this.#announceFree();
     return false;
   }
@@ -100,14 +100,14 @@ export class RegisterReceiver extends VerbsReceiver {
   #announceFree(): void {
     const { released, poolBlocks, blockBytes, pool } = this.queue;
     const end = Math.min(released + poolBlocks, this.arrived + IN_FLIGHT);
-    while (this.#announced < end && this.path.hasRoomToAnnounce) {
+    while (this.#announced < end && this.qpPair.hasRoomToAnnounce) {
       const block = this.#announced++;
-      const mr = this.path.pd.register(pool, {
+      const mr = this.qpPair.pd.register(pool, {
         offset: this.queue.offsetOf(block),
         sizeBytes: blockBytes,
         access: access.localWrite | access.remoteWrite,
       });
-      this.path.announce(block, this.#registrations.add(block, mr).remote());
+      this.qpPair.announce(block, this.#registrations.add(block, mr).remote());
     }
   }
 

@@ -1,22 +1,21 @@
-// The threads that engines run in. One whose stream has come to its end waits a moment for the next: to start a thread takes
-// some 50 ms of processor time, a short stream without that 10.
+// The threads that engines run in. A thread whose stream has ended stays for a second to run the next one: starting a
+// thread takes some 50 ms of processor time, a short stream without that 10 ms.
 
 import { Worker } from 'node:worker_threads';
-import type { EngineSettings, FromEngine, ToEngine } from './engine-messages.ts';
+import type { EngineSettings, FromEngine, ToEngine } from './messages.ts';
 
 const isSource = import.meta.url.endsWith('.ts');
 const program = new URL(isSource ? './engine.ts' : './engine.js', import.meta.url);
 const SPARE_MS = 1000;
-/** A program may have both ends of a stream. */
+/** Two, because a program may have both ends of a stream. */
 const MAX_SPARES = 2;
 
 const spares: EngineThread[] = [];
 
-/** What the thread that has started an engine hears of it. */
-export interface EngineEvents {
+interface EngineEvents {
   readonly onMessage: (message: FromEngine) => void;
-  /** Nothing of its stream is left. With a reason: because the whole thread is gone. Nothing comes after it. */
-  readonly onRest: (reason?: string) => void;
+  /** The last event: nothing of the stream is left. With a reason: because the thread has ended. */
+  readonly onIdle: (reason?: string) => void;
 }
 
 export class EngineThread {
@@ -34,21 +33,21 @@ export class EngineThread {
   }
 
   private constructor() {
-    let reason = 'its engine has ended';
+    let reason = 'the thread of its engine has ended';
     this.#worker.on('message', (message: FromEngine) => {
-      if (message.kind === 'idle') this.#idle();
+      if (message.kind === 'idle') this.#onIdle();
       else this.#events?.onMessage(message);
     });
     this.#worker.on('error', (error) => {
       reason = String(error);
     });
     this.#worker.on('exit', () => {
-      this.#leave();
-      this.#rest(reason);
+      this.#removeSpare();
+      this.#ended(reason);
     });
   }
 
-  /** To the engine that was started last: not after its rest. */
+  /** To the engine that was started last; not after `onIdle`. */
   tell(message: ToEngine): void {
     this.#worker.postMessage(message);
   }
@@ -58,7 +57,7 @@ export class EngineThread {
     void this.#worker.terminate();
   }
 
-  #idle(): void {
+  #onIdle(): void {
     this.#worker.unref();
     if (spares.length < MAX_SPARES) {
       spares.push(this);
@@ -66,21 +65,21 @@ export class EngineThread {
     } else {
       this.#retire();
     }
-    this.#rest();
+    this.#ended();
   }
 
-  #rest(reason?: string): void {
+  #ended(reason?: string): void {
     const events = this.#events;
     this.#events = undefined;
-    events?.onRest(reason);
+    events?.onIdle(reason);
   }
 
   #retire(): void {
-    this.#leave();
+    this.#removeSpare();
     this.tell({ kind: 'retire' });
   }
 
-  #leave(): void {
+  #removeSpare(): void {
     clearTimeout(this.#retiring);
     const index = spares.indexOf(this);
     if (index >= 0) spares.splice(index, 1);

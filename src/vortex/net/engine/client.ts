@@ -1,36 +1,36 @@
-// A stream's engine as the program's thread sees it: started, asked, and at rest for certain.
+// The engine of a stream as the program's thread sees it: the connection to the other end.
 
-import { MillraceError, UnsupportedError, UsageError } from '../../errors.ts';
-import { Socket } from '../../native/index.ts';
-import type { BlockQueue, Carrier } from '../stream/index.ts';
-import { errorOfFailure, failureCode, type Role, VortexError } from '../stream/index.ts';
-import type { EngineFailure, FromEngine, ReceiverSettings, SenderSettings, ToEngine } from './engine-messages.ts';
-import { EngineThread } from './engine-thread.ts';
-import { failureCodeOf } from './failure-codes.ts';
+import { MillraceError, UnsupportedError, UsageError } from '../../../errors.ts';
+import { Socket } from '../../../native/index.ts';
+import type { BlockQueue, Connection } from '../../stream/index.ts';
+import { errorOfFailure, failureCode, type Role, VortexError } from '../../stream/index.ts';
+import { failureCodeOf } from '../stream-failure.ts';
+import type { EngineFailure, FromEngine, ReceiverSettings, SenderSettings, ToEngine } from './messages.ts';
+import { EngineThread } from './thread.ts';
 
-/** An engine that has said its last word and does not come to rest so soon is ended. */
-const REST_MS = 2000;
+/** An ended engine whose thread is not idle after this time is terminated. */
+const IDLE_MS = 2000;
 
-export interface EngineHandlers {
+interface EngineHandlers {
   readonly onListening?: ((port: number) => void) | undefined;
   readonly onRefused?: ((reason: string) => void) | undefined;
   /** Makes the queue of a receiver. */
   readonly makeQueue?: (blockBytes: number, sizeBytes: number | undefined) => BlockQueue;
 }
 
-export class EngineClient implements Carrier {
+export class EngineClient implements Connection {
   readonly ended: Promise<void>;
-  readonly #ready = Promise.withResolvers<string>();
+  readonly #ready = Promise.withResolvers<void>();
   readonly #over = Promise.withResolvers<void>();
-  readonly #rested = Promise.withResolvers<void>();
+  readonly #idle = Promise.withResolvers<void>();
   readonly #thread: EngineThread;
-  readonly #life: Socket;
+  readonly #lifeline: Socket;
   readonly #role: Role;
   readonly #what: string;
   #queue: BlockQueue | undefined;
   #hasEnded = false;
 
-  /** `what`: the attempt, for messages. `queue`: of a sender. */
+  /** `what`: what was attempted, for error messages. `queue`: that of a sender. */
   constructor(
     settings: SenderSettings | ReceiverSettings,
     what: string,
@@ -43,32 +43,32 @@ export class EngineClient implements Carrier {
     this.ended = this.#over.promise;
     this.ended.catch(() => {});
     this.#ready.promise.catch(() => {});
-    const [life, engineLife] = Socket.pair();
-    this.#life = life;
+    const [lifeline, engineLifeline] = Socket.pair();
+    this.#lifeline = lifeline;
     this.#thread = EngineThread.start(
-      { ...settings, lifeFd: engineLife.release() },
+      { ...settings, lifelineFd: engineLifeline.release() },
       {
-        onMessage: (message) => this.#hear(message, handlers),
-        onRest: (reason) => {
+        onMessage: (message) => this.#onMessage(message, handlers),
+        onIdle: (reason) => {
           if (reason !== undefined) this.#end({ kind: 'failed', reason });
-          this.#rested.resolve();
+          this.#idle.resolve();
         },
       },
     );
   }
 
-  /** Hangs up when the engine has ended: a program that stands still in a page fault hears no message. */
-  get lifeFd(): number {
-    return this.#life.fd;
+  /** Hangs up when the engine has ended: a program that is blocked in a page fault receives no message. */
+  get lifelineFd(): number {
+    return this.#lifeline.fd;
   }
 
-  /** Resolves to the peer's address when both sides have come to terms; the engine has ended when this rejects. */
-  async ready(signal: AbortSignal | undefined): Promise<string> {
-    const onAbort = (): void => this.#tell({ kind: 'close', reason: 'it was given up' });
+  /** Resolves when both sides have agreed. When it rejects, the engine has ended. */
+  async ready(signal: AbortSignal | undefined): Promise<void> {
+    const onAbort = (): void => this.#tell({ kind: 'close', reason: 'opening the stream was aborted' });
     signal?.addEventListener('abort', onAbort);
     try {
       if (signal?.aborted === true) onAbort();
-      return await this.#ready.promise;
+      await this.#ready.promise;
     } catch (error) {
       await this.close();
       signal?.throwIfAborted();
@@ -78,21 +78,21 @@ export class EngineClient implements Carrier {
     }
   }
 
-  /** A sender that has finished waits until all is read; whoever has not leaves, and the other side hears of it. */
+  /** A sender that has finished waits until everything is read; otherwise the peer is told that the stream was closed. */
   async close(): Promise<void> {
-    this.#tell({ kind: 'close', reason: 'it was closed' });
+    this.#tell({ kind: 'close', reason: 'the stream was closed' });
     await this.#over.promise.catch(() => {});
-    const timer = setTimeout(() => this.#thread.terminate(), REST_MS);
-    await this.#rested.promise;
+    const timer = setTimeout(() => this.#thread.terminate(), IDLE_MS);
+    await this.#idle.promise;
     clearTimeout(timer);
-    this.#life.close();
+    this.#lifeline.close();
   }
 
   #tell(message: ToEngine): void {
     if (!this.#hasEnded) this.#thread.tell(message);
   }
 
-  #hear(message: FromEngine, handlers: EngineHandlers): void {
+  #onMessage(message: FromEngine, handlers: EngineHandlers): void {
     switch (message.kind) {
       case 'listening':
         handlers.onListening?.(message.port);
@@ -104,7 +104,7 @@ export class EngineClient implements Carrier {
         this.#makeQueue(message.blockBytes, message.sizeBytes, handlers);
         break;
       case 'ready':
-        this.#ready.resolve(message.peer);
+        this.#ready.resolve();
         break;
       case 'ended':
         this.#end(message.failure);
@@ -125,11 +125,11 @@ export class EngineClient implements Carrier {
     this.#hasEnded = true;
     if (failure === undefined) {
       this.#over.resolve();
-      this.#ready.reject(new VortexError('MILLRACE_ERR_VORTEX_ABORTED', `${this.#what}: it was closed`));
+      this.#ready.reject(new VortexError('MILLRACE_ERR_VORTEX_ABORTED', `${this.#what}: the stream was closed`));
       return;
     }
     const error = this.#errorOf(failure);
-    // The engine has done so, unless it died.
+    // The engine has done so, unless its thread died.
     if (this.#queue?.ledger.isClosed === false) this.#queue.fail(failureCode.cut);
     this.#ready.reject(error);
     this.#over.reject(error);

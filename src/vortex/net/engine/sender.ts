@@ -1,110 +1,91 @@
-// The engine of a sender: listens, comes to terms with the first receiver that fits, and sends until all is read.
+// The engine of a sender: listens, accepts the first receiver that fits, and sends until everything is read.
 
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
 import type { Socket as NodeSocket } from 'node:net';
-import { UsageError } from '../../errors.ts';
-import type { Socket } from '../../native/index.ts';
-import type { BlockQueue } from '../stream/index.ts';
-import { Control } from './control.ts';
-import type { FromEngine, SenderSettings } from './engine-messages.ts';
-import { Listener } from './listener.ts';
-import type { Mover } from './mover.ts';
-import type { MessageOf, Offer, Wire } from './protocol.ts';
-import { SenderSession } from './session.ts';
-import { failureOf, StreamFailure } from './stream-failure.ts';
-import { keepUnderWayFew } from './tcp-connection.ts';
-import { TcpSender } from './tcp-movers.ts';
+import { UsageError } from '../../../errors.ts';
+import type { Socket } from '../../../native/index.ts';
+import type { BlockQueue } from '../../stream/index.ts';
+import { Control } from '../control.ts';
+import { Listener } from '../listener.ts';
+import type { Mover } from '../movers/mover.ts';
+import { limitSendBuffer } from '../movers/tcp-connection.ts';
+import { TcpSender } from '../movers/tcp-mover.ts';
+import type { MessageOf, Offer, Wire } from '../protocol.ts';
+import { failureOf, StreamFailure } from '../stream-failure.ts';
+import type { FromEngine, SenderSettings } from './messages.ts';
+import { SenderStream } from './stream.ts';
 
-/** Those who have not come to terms yet. */
-const MAX_CALLERS = 64;
+/** Control connections whose handshake is not over. */
+const MAX_HANDSHAKES = 64;
 
-export interface EngineCalls {
+export interface EngineContext {
   readonly tell: (message: FromEngine) => void;
   /** Aborted when the program closes the stream. */
   readonly signal: AbortSignal;
 }
 
-interface Met {
+interface AcceptedReceiver {
   readonly control: Control;
   readonly mover: Mover;
 }
 
 /** Resolves when everything is read; throws a StreamFailure when the stream ends before. */
-export async function sendStream(settings: SenderSettings, queue: BlockQueue, calls: EngineCalls): Promise<void> {
-  const meeting = await Meeting.open(settings, queue, calls);
-  const { control, mover } = await meeting.met();
-  const { signal } = calls;
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const session = new SenderSession(
-    {
-      queue,
-      control,
-      timeoutMs: settings.timeoutMs,
-      onEnd: (failure) => (failure === undefined ? resolve() : reject(failure)),
-    },
-    mover,
-  );
-  const onClose = (): void => session.close((signal.reason as Error).message);
-  signal.addEventListener('abort', onClose);
-  if (signal.aborted) onClose();
-  calls.tell({ kind: 'ready', peer: control.peer });
-  session.start();
-  try {
-    await promise;
-  } finally {
-    signal.removeEventListener('abort', onClose);
-  }
+export async function sendStream(settings: SenderSettings, queue: BlockQueue, context: EngineContext): Promise<void> {
+  const acceptor = await ReceiverAcceptor.open(settings, queue, context);
+  const { control, mover } = await acceptor.accepted();
+  context.tell({ kind: 'ready' });
+  await new SenderStream({ queue, control, timeoutMs: settings.timeoutMs }, mover).run(context.signal);
 }
 
-/** The time until a receiver was found. */
-class Meeting {
+/** Listens until one receiver is accepted. */
+class ReceiverAcceptor {
   readonly #settings: SenderSettings;
   readonly #queue: BlockQueue;
-  readonly #calls: EngineCalls;
+  readonly #context: EngineContext;
   readonly #wire: Wire;
   readonly #listener: Listener;
-  readonly #met = Promise.withResolvers<Met>();
-  /** Data connections that are waited for, by token. */
+  readonly #accepted = Promise.withResolvers<AcceptedReceiver>();
+  /** Handshakes that wait for their data connection, by token. */
   readonly #waiting = new Map<string, (socket: Socket) => void>();
   readonly #controls = new Set<Control>();
-  /** Somebody is about to get the stream. */
+  /** A handshake has got as far as connecting: the others are refused. */
   #isTaken = false;
 
-  static async open(settings: SenderSettings, queue: BlockQueue, calls: EngineCalls): Promise<Meeting> {
+  static async open(settings: SenderSettings, queue: BlockQueue, context: EngineContext): Promise<ReceiverAcceptor> {
     const host = settings.host === undefined ? undefined : (await lookup(settings.host)).address;
     const wire = settings.device === undefined ? 'tcp' : await wireOf(settings.device);
-    return new Meeting(settings, queue, calls, wire, host);
+    return new ReceiverAcceptor(settings, queue, context, wire, host);
   }
 
   private constructor(
     settings: SenderSettings,
     queue: BlockQueue,
-    calls: EngineCalls,
+    context: EngineContext,
     wire: Wire,
     host: string | undefined,
   ) {
     this.#settings = settings;
     this.#queue = queue;
-    this.#calls = calls;
+    this.#context = context;
     this.#wire = wire;
     this.#listener = new Listener(host, settings.port, settings.security, settings.peerName, {
-      onControl: (socket) => void this.#greet(socket),
+      onControl: (socket) => void this.#shakeHands(socket),
       onData: (socket, token) => this.#onData(socket, token),
-      onRefused: (reason) => calls.tell({ kind: 'refused', reason }),
+      onRefused: (reason) => context.tell({ kind: 'refused', reason }),
     });
-    calls.tell({ kind: 'listening', port: this.#listener.port });
+    context.tell({ kind: 'listening', port: this.#listener.port });
   }
 
-  async met(): Promise<Met> {
-    const { signal } = this.#calls;
-    const onAbort = (): void => this.#met.reject(signal.reason);
+  async accepted(): Promise<AcceptedReceiver> {
+    const { signal } = this.#context;
+    const onAbort = (): void => this.#accepted.reject(signal.reason);
     signal.addEventListener('abort', onAbort);
     if (signal.aborted) onAbort();
     try {
-      const met = await this.#met.promise;
-      this.#controls.delete(met.control);
-      return met;
+      const accepted = await this.#accepted.promise;
+      this.#controls.delete(accepted.control);
+      return accepted;
     } finally {
       signal.removeEventListener('abort', onAbort);
       this.#listener.close();
@@ -112,16 +93,16 @@ class Meeting {
     }
   }
 
-  /** One caller, from hello to ready. Whatever is wrong with it, the next one may do better. */
-  async #greet(socket: NodeSocket): Promise<void> {
+  /** The handshake with one receiver, from hello to ready. If it fails, the sender goes on listening. */
+  async #shakeHands(socket: NodeSocket): Promise<void> {
     const control = new Control(socket);
-    if (this.#controls.size >= MAX_CALLERS) {
-      control.end({ kind: 'refused', reason: 'too many callers' });
+    if (this.#controls.size >= MAX_HANDSHAKES) {
+      control.end({ kind: 'refused', reason: 'too many receivers connect at the same time' });
       return;
     }
     this.#controls.add(control);
     const limit = AbortSignal.timeout(this.#settings.timeoutMs);
-    const signal = AbortSignal.any([limit, this.#calls.signal]);
+    const signal = AbortSignal.any([limit, this.#context.signal]);
     let hasStream = false;
     try {
       const offer = this.#offerTo(await control.expect('hello', signal));
@@ -130,21 +111,23 @@ class Meeting {
       if (this.#isTaken) throw new UsageError('another receiver has the stream');
       this.#isTaken = hasStream = true;
       const mover = await this.#connect(control, offer, accept, signal);
-      this.#met.resolve({ control, mover });
+      this.#accepted.resolve({ control, mover });
     } catch (error) {
       if (hasStream) this.#isTaken = false;
       this.#controls.delete(control);
-      const isLate = limit.aborted && !this.#calls.signal.aborted;
-      const { kind, message } = isLate ? new StreamFailure('nonsense', 'it took too long') : failureOf(error);
+      const isLate = limit.aborted && !this.#context.signal.aborted;
+      const { kind, message } = isLate
+        ? new StreamFailure('protocol', 'the receiver took too long to answer')
+        : failureOf(error);
       control.end(kind === 'died' ? undefined : { kind: 'refused', reason: message });
-      this.#calls.tell({ kind: 'refused', reason: `a receiver at ${control.peer}: ${message}` });
+      this.#context.tell({ kind: 'refused', reason: `a receiver at ${control.peer}: ${message}` });
     }
   }
 
   #offerTo({ wire, strategy }: MessageOf<'hello'>): Offer {
     const own = this.#settings.strategy ?? 'pool';
     if (wire !== undefined && wire !== this.#wire) {
-      throw new UsageError(`the receiver wants to receive by ${wire}, and this sender sends by ${this.#wire}`);
+      throw new UsageError(`the receiver wants the wire ${wire}, and this sender has ${this.#wire}`);
     }
     if (strategy !== undefined && strategy !== own && this.#wire !== 'tcp') {
       throw new UsageError(`the receiver wants the strategy ${strategy}, and this sender has ${own}`);
@@ -162,14 +145,14 @@ class Meeting {
   ): Promise<Mover> {
     if (this.#wire === 'tcp') {
       const socket = await this.#dataConnection(control, token, signal);
-      keepUnderWayFew(socket);
+      limitSendBuffer(socket);
       return new TcpSender(this.#queue, socket);
     }
-    const { openVerbsSender } = await import('./verbs-sides.ts');
+    const { openRdmaSender } = await import('../movers/rdma-strategies.ts');
     const { device } = this.#settings;
-    const place = { device, wire: this.#wire, localAddress: control.localAddress, strategy };
+    const rdma = { device, wire: this.#wire, localAddress: control.localAddress, strategy };
     using undo = new DisposableStack();
-    const mover = undo.use(openVerbsSender(this.#queue, place, accept.poolBlocks));
+    const mover = undo.use(openRdmaSender(this.#queue, rdma, accept.poolBlocks));
     await mover.connect(accept.path);
     control.send({ kind: 'connect', path: mover.offer });
     await control.expect('ready', signal);
@@ -186,7 +169,7 @@ class Meeting {
       await control.expect('ready', signal);
       return await Promise.race([promise, rejectionOf(signal)]);
     } catch (error) {
-      // It may have come all the same.
+      // It may arrive all the same.
       void promise.then((socket) => socket.close());
       throw error;
     } finally {
@@ -205,7 +188,7 @@ class Meeting {
 }
 
 async function wireOf(device: string): Promise<Wire> {
-  const { wireOfDevice } = await import('./verbs-device.ts');
+  const { wireOfDevice } = await import('../movers/rdma-device.ts');
   return wireOfDevice(device);
 }
 

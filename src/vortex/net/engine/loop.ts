@@ -1,36 +1,34 @@
 // The loop of an engine while blocks move: an epoll of its own inside Node's event loop.
 //
-// Going through Node's loop costs some 10 us for every event. So while something moves, the loop waits in its own epoll and goes back
-// to Node's only after a slice of time, for the control connection and its heartbeat.
+// Going through Node's event loop costs some 10 us for every event. So while blocks move, the loop waits in its own
+// epoll, and returns to Node's only after a slice of time, for the control connection and its heartbeat.
 
-import { FdWatch, monotonicNs, Poller, pollEvents } from '../../native/index.ts';
-import type { Mover } from './mover.ts';
+import { FdWatch, monotonicNs, Poller, pollEvents } from '../../../native/index.ts';
+import type { Mover } from '../movers/mover.ts';
 
-/** How long Node's own loop may have to wait. */
+/** How long Node's event loop has to wait at most. */
 const SLICE_NS = 8e6;
-/** Nothing for so long: Node's loop does the waiting. */
-const PATIENCE_NS = 1e6;
+/** After this long without an event, waiting is left to Node's event loop. */
+const OWN_WAIT_NS = 1e6;
 const QUEUE_TOKEN = 0;
-/** For movers: any other token. */
-export const WIRE_TOKEN = 1;
 
-export interface DataLoopOptions {
+interface EngineLoopOptions {
   readonly mover: Mover;
-  /** The queue's eventfd for this side. Edge-triggered, so nobody needs to read it. */
+  /** The queue's doorbell for this end. It is watched edge-triggered, so it need not be read. */
   readonly queueFd: number;
   /** After each turn. It may stop the loop. */
   readonly onTurn: () => void;
   readonly onError: (error: unknown) => void;
 }
 
-export class DataLoop implements Disposable {
-  readonly #options: DataLoopOptions;
+export class EngineLoop implements Disposable {
+  readonly #options: EngineLoopOptions;
   readonly #poller = Poller.create(8);
   readonly #watch: FdWatch;
   #again: NodeJS.Immediate | undefined;
   #isStopped = false;
 
-  constructor(options: DataLoopOptions) {
+  constructor(options: EngineLoopOptions) {
     this.#options = options;
     this.#poller.add(options.queueFd, pollEvents.in | pollEvents.edge, QUEUE_TOKEN);
     options.mover.watch(this.#poller);
@@ -38,7 +36,7 @@ export class DataLoop implements Disposable {
     this.#watch.hold(true);
   }
 
-  /** A turn now: something was changed that no descriptor tells. */
+  /** Runs a turn now: something has changed that makes no descriptor readable. */
   run(): void {
     if (this.#isStopped) return;
     try {
@@ -61,16 +59,16 @@ export class DataLoop implements Disposable {
       if (hasMore || !mover.arm()) {
         timeoutNs = 0;
         if (!isOver) continue;
-        this.#comeBack();
+        this.#runSoon();
         return;
       }
-      // What comes from here on makes the poller readable, and Node's loop calls.
+      // Events from here on make the poller readable, and Node's event loop calls `run`.
       if (isOver || (count === 0 && timeoutNs > 0)) return;
-      timeoutNs = PATIENCE_NS;
+      timeoutNs = OWN_WAIT_NS;
     }
   }
 
-  #comeBack(): void {
+  #runSoon(): void {
     this.#again ??= setImmediate(() => {
       this.#again = undefined;
       this.run();

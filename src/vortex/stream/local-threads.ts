@@ -3,17 +3,17 @@
 import { UsageError } from '../../errors.ts';
 import { compareExchange, Fd, Socket } from '../../native/index.ts';
 import { BlockQueue, type BlockQueueParts, ledgerWord } from './block-queue.ts';
-import { carrierOver } from './carrier.ts';
+import { lifelineConnection } from './connection.ts';
 import { Consumer } from './consumer.ts';
 import { failureCode, type Role } from './failure.ts';
 import { checkOptions, createStreamQueue, type StreamOptions } from './options.ts';
-import { type EndOptions, Producer } from './producer.ts';
+import { Producer } from './producer.ts';
 
-/** Plain data, for postMessage or workerData. Good for one opening, while the LocalStream it came from is open. */
+/** One end as plain data, for postMessage or workerData. It can be opened once, while its LocalStream is open. */
 export interface LocalHandle {
   readonly role: Role;
   readonly parts: BlockQueueParts;
-  /** One end of a pair of sockets, which the thread that opens the handle takes over: when the thread ends, it closes. */
+  /** One socket of a pair. The thread that opens the handle takes it over; it closes when that thread ends. */
   readonly lifeline: number;
   readonly options: StreamOptions;
 }
@@ -22,13 +22,13 @@ const OPEN = 1;
 const GONE = 2;
 const takenWord = { producer: ledgerWord.producerTaken, consumer: ledgerWord.consumerTaken } as const;
 
-/** Holds what the handles name. Keep it until both ends are open; closing it leaves those that are open be. */
+/** Holds the descriptors that the handles name. Keep it until both ends are open; closing it does not close open ends. */
 export class LocalStream implements Disposable {
   readonly producer: LocalHandle;
   readonly consumer: LocalHandle;
   readonly #queue: BlockQueue;
 
-  /** Takes the queue over. */
+  /** Takes over the queue. */
   constructor(queue: BlockQueue, options: StreamOptions) {
     this.#queue = queue;
     const [first, second] = Socket.pair();
@@ -56,43 +56,44 @@ export class LocalStream implements Disposable {
   }
 }
 
-/** `sizeBytes` undefined: the producer says it at the end. */
+/** `sizeBytes` undefined: the producer tells it when it finishes. */
 export function createLocalStream(sizeBytes: number | undefined, options: StreamOptions = {}): LocalStream {
-  const checked = checkOptions(options);
-  checkPair(checked.poolBlocks, checked.revisitBlocks);
-  return new LocalStream(createStreamQueue(sizeBytes, options), options);
+  return new LocalStream(createLocalQueue(sizeBytes, options), options);
 }
 
-/** Both ends keep their revisit limit in one pool, and each needs a block to work on. */
-export function checkPair(poolBlocks: number, revisitBlocks: number): void {
+/** Both ends hold `revisitBlocks` of the same pool, and each needs one more block to work on. */
+export function createLocalQueue(sizeBytes: number | undefined, options: StreamOptions): BlockQueue {
+  const { poolBlocks, revisitBlocks } = checkOptions(options);
   const needed = 2 * revisitBlocks + 2;
-  if (poolBlocks >= needed) return;
-  throw new UsageError(
-    `a pool of ${poolBlocks} blocks for two ends that may come back ${revisitBlocks}: they need ${needed}; raise poolBlocks`,
-  );
+  if (poolBlocks < needed) {
+    throw new UsageError(
+      `a pool of ${poolBlocks} blocks: two ends with revisitBlocks ${revisitBlocks} need ${needed}; raise poolBlocks`,
+    );
+  }
+  return createStreamQueue(sizeBytes, options);
 }
 
-/** In the thread that writes. Duplicates what the handle names. */
+/** Called by the thread that writes. Duplicates the descriptors of the handle. */
 export function openLocalProducer(handle: LocalHandle): Producer {
-  const { queue, lifeline, options } = openEnd(handle, 'producer');
-  return new Producer(queue, options, carrierOver(lifeline));
+  const { queue, lifeline } = openEnd(handle, 'producer');
+  return new Producer(queue, handle.options, lifelineConnection(lifeline));
 }
 
-/** In the thread that reads. */
+/** Called by the thread that reads. */
 export function openLocalConsumer(handle: LocalHandle): Consumer {
-  const { queue, lifeline, options } = openEnd(handle, 'consumer');
-  return new Consumer(queue, options, carrierOver(lifeline));
+  const { queue, lifeline } = openEnd(handle, 'consumer');
+  return new Consumer(queue, handle.options, lifelineConnection(lifeline));
 }
 
-function openEnd(handle: LocalHandle, role: Role): { queue: BlockQueue; lifeline: Fd; options: EndOptions } {
+function openEnd(handle: LocalHandle, role: Role): { queue: BlockQueue; lifeline: Fd } {
   if (handle.role !== role)
     throw new UsageError(`open the ${role} of a local stream: this handle is the ${handle.role}'s`);
   using undo = new DisposableStack();
   const queue = undo.use(BlockQueue.open(handle.parts));
   if (compareExchange(queue.ledger.words, takenWord[role], 0, OPEN) !== 0) {
-    throw new UsageError(`open the ${role} of a local stream: it is open already, or was; a handle is good once`);
+    throw new UsageError(`open the ${role} of a local stream: it was opened before; a handle can be opened once`);
   }
   const lifeline = undo.use(Fd.adopt(handle.lifeline));
   undo.move();
-  return { queue, lifeline, options: { ...handle.options, peer: lifeline.fd } };
+  return { queue, lifeline };
 }

@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import fc from 'fast-check';
-import { Socket } from '../../native/index.ts';
-import { openSoftDevice } from '../../providers/index.ts';
-import { BLOCK_BYTES, carry, type Join, joinVerbs, type Run } from './fixtures/carry.ts';
-import { StreamFailure } from './stream-failure.ts';
-import { TcpReceiver, TcpSender } from './tcp-movers.ts';
-import { countOf, notificationOf } from './verbs-path.ts';
+import { Socket } from '../../../native/index.ts';
+import { openSoftDevice } from '../../../providers/index.ts';
+import { StreamFailure } from '../stream-failure.ts';
+import { BLOCK_BYTES, type Join, joinRdma, moveStream, type Run } from './fixtures/moved-stream.ts';
+import { countOf, notificationOf } from './qp-pair.ts';
+import { TcpReceiver, TcpSender } from './tcp-mover.ts';
 
 const runtimeDir = mkdtempSync(join(tmpdir(), 'vortex-movers-'));
 after(() => rmSync(runtimeDir, { recursive: true, force: true }));
@@ -26,12 +26,12 @@ const open = {
 
 const joins: Readonly<Record<string, Join>> = {
   'plain TCP': joinTcp,
-  'shm, pool': joinVerbs(open.shm, 'pool'),
-  'shm, register': joinVerbs(open.shm, 'register'),
-  'shm, copy': joinVerbs(open.shm, 'copy'),
-  'RDMA over TCP, pool': joinVerbs(open.tcp, 'pool'),
-  'RDMA over TCP, register': joinVerbs(open.tcp, 'register'),
-  'RDMA over TCP, copy': joinVerbs(open.tcp, 'copy'),
+  'shm, pool': joinRdma(open.shm, 'pool'),
+  'shm, register': joinRdma(open.shm, 'register'),
+  'shm, copy': joinRdma(open.shm, 'copy'),
+  'RDMA over TCP, pool': joinRdma(open.tcp, 'pool'),
+  'RDMA over TCP, register': joinRdma(open.tcp, 'register'),
+  'RDMA over TCP, copy': joinRdma(open.tcp, 'copy'),
 };
 
 const anyRun: fc.Arbitrary<Run> = fc.record({
@@ -51,14 +51,14 @@ for (const [name, join] of Object.entries(joins)) {
   describe(name, () => {
     test('what was written is read, in order, whatever the sizes, the pools and the speeds', async () => {
       await fc.assert(
-        fc.asyncProperty(anyRun, (run) => carry(join, run)),
+        fc.asyncProperty(anyRun, (run) => moveStream(join, run)),
         { numRuns: 30 },
       );
     });
   });
 }
 
-describe('notices', () => {
+describe('notifications', () => {
   test('a count that cannot be is refused', () => {
     assert.throws(() => countOf(9, 5, 8), StreamFailure);
     assert.throws(() => countOf(4, 5, 8), StreamFailure);

@@ -1,14 +1,14 @@
-// A stream between two processes of one machine: the pool's descriptors go over a unix socket, which then tells of a death.
+// A stream between two processes of one host: the queue's descriptors go over a unix socket, which then is the lifeline.
 
 import { chmodSync, linkSync, rmSync } from 'node:fs';
 import { UsageError } from '../../errors.ts';
 import { type Fd, FdWatch, Socket } from '../../native/index.ts';
 import { BlockQueue } from './block-queue.ts';
-import { carrierOver } from './carrier.ts';
+import { lifelineConnection } from './connection.ts';
 import { Consumer } from './consumer.ts';
 import { VortexError } from './failure.ts';
-import { checkPair } from './local.ts';
-import { checkOptions, createStreamQueue, type StreamOptions } from './options.ts';
+import { createLocalQueue } from './local-threads.ts';
+import type { StreamOptions } from './options.ts';
 import { Producer } from './producer.ts';
 
 const HELLO = 'millrace vortex 1';
@@ -17,7 +17,7 @@ const HELLO_BYTES = 64;
 const PARTS = 4;
 
 export interface ServeOptions extends StreamOptions {
-  /** Undefined: said at `finish`. */
+  /** Undefined: the producer tells it at `finish`. */
   readonly sizeBytes?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -26,16 +26,14 @@ export interface OpenOptions extends StreamOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Waits at `path` for one consumer. The socket is the user's own (mode 0600) and gone once the consumer is there. */
+/** Listens at `path` for one consumer. Only the same user may connect (mode 0600); the path is removed once it has. */
 export async function serveLocal(path: string, options: ServeOptions = {}): Promise<Producer> {
-  const { poolBlocks, revisitBlocks } = checkOptions(options);
-  checkPair(poolBlocks, revisitBlocks);
   using undo = new DisposableStack();
-  const queue = undo.use(createStreamQueue(options.sizeBytes, options));
+  const queue = undo.use(createLocalQueue(options.sizeBytes, options));
   const socket = undo.use(await acceptOne(path, options.signal));
   const { pool, ledger, readable, writable } = queue.parts;
   socket.sendFds(new TextEncoder().encode(HELLO), [pool, ledger, readable, writable]);
-  const producer = new Producer(queue, { ...options, peer: socket.fd }, carrierOver(socket));
+  const producer = new Producer(queue, options, lifelineConnection(socket));
   undo.move();
   return producer;
 }
@@ -46,12 +44,12 @@ export async function openLocal(path: string, options: OpenOptions = {}): Promis
   const socket = undo.use(Socket.messages());
   socket.connect({ family: 'unix', path });
   const queue = undo.use(await receiveQueue(path, socket, options.signal));
-  const consumer = new Consumer(queue, { ...options, peer: socket.fd }, carrierOver(socket));
+  const consumer = new Consumer(queue, options, lifelineConnection(socket));
   undo.move();
   return consumer;
 }
 
-/** The path appears at once as a socket that answers, and never takes the place of something else. */
+/** The socket is linked to its path once it listens, so that a connect there never fails; an existing file is not replaced. */
 async function acceptOne(path: string, signal: AbortSignal | undefined): Promise<Socket> {
   using listener = Socket.messages();
   using undo = new DisposableStack();
@@ -84,7 +82,9 @@ async function receiveQueue(path: string, socket: Socket, signal: AbortSignal | 
       throw new VortexError('MILLRACE_ERR_VORTEX_PEER_DIED', `open ${path}: the producer left before the stream began`);
     }
     if (text !== HELLO || message.fds.length !== PARTS) {
-      throw new UsageError(`open ${path}: what answers there is no stream of this version (${HELLO})`);
+      throw new UsageError(
+        `open ${path}: the process that listens there does not serve a stream of this version (${HELLO})`,
+      );
     }
     const [pool, ledger, readable, writable] = message.fds.map(({ fd }) => fd);
     return BlockQueue.open({ pool, ledger, readable, writable });

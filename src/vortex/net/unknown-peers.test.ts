@@ -8,12 +8,12 @@ import { openReceiver, openSender, type Sender, type SenderOptions } from './ind
 
 const small = { blockBytes: 65_536, poolBlocks: 4, hugePages: 'never' } as const;
 
-/** A sender that waits, and those who call it. */
+/** A sender that listens, and peers that dial it. */
 class WaitingSender implements AsyncDisposable {
   readonly refusals: string[] = [];
   readonly port: Promise<number>;
   readonly opened: Promise<Sender>;
-  readonly #giveUp = new AbortController();
+  readonly #abort = new AbortController();
   #onRefusal = (): void => {};
 
   constructor(options: SenderOptions = {}) {
@@ -21,7 +21,7 @@ class WaitingSender implements AsyncDisposable {
     this.port = listening.promise;
     this.opened = openSender({ host: '127.0.0.1', port: 0 }, 1000, {
       ...small,
-      signal: this.#giveUp.signal,
+      signal: this.#abort.signal,
       onListening: listening.resolve,
       onRefused: (reason) => {
         this.refusals.push(reason);
@@ -41,7 +41,7 @@ class WaitingSender implements AsyncDisposable {
     return this.refusals[count - 1] ?? '';
   }
 
-  async call(...lines: readonly string[]): Promise<string> {
+  async dial(...lines: readonly string[]): Promise<string> {
     const socket = connect(await this.port, '127.0.0.1');
     socket.on('error', () => {});
     for (const line of lines) socket.write(line, 'latin1');
@@ -51,7 +51,7 @@ class WaitingSender implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#giveUp.abort();
+    this.#abort.abort();
     await this.opened.then(
       (sender) => sender.close(),
       () => {},
@@ -61,7 +61,7 @@ class WaitingSender implements AsyncDisposable {
 
 const hello = '{"millrace":"vortex","version":1,"wire":null,"strategy":null}\n';
 
-describe('a sender and its callers', () => {
+describe('a sender and the peers that dial it', () => {
   test('wrong arguments are refused before anything is started', async () => {
     await assert.rejects(openSender(-1, 1), UsageError);
     await assert.rejects(openSender(0, 1, { timeoutMs: 5 }), UsageError);
@@ -70,29 +70,29 @@ describe('a sender and its callers', () => {
     await assert.rejects(openSender(0, 1, { signal: AbortSignal.abort() }), { name: 'AbortError' });
   });
 
-  test('strangers are told why, and the right one is served after them', async () => {
+  test('unknown peers are told why they are refused, and a receiver is served after them', async () => {
     await using sender = new WaitingSender();
-    assert.match(await sender.call('GET / HTTP/1.1\r\n\r\n'), /"refused":.*something else than a line of JSON/);
-    assert.match(await sender.call('{"millrace":"control","version":1}\n'), /speaks .*control/);
-    assert.match(await sender.call('{"millrace":"vortex","version":9}\n'), /version 9/);
-    assert.match(await sender.call('x'.repeat(20_000)), /more than 8192 bytes/);
+    assert.match(await sender.dial('GET / HTTP/1.1\r\n\r\n'), /"refused":.*something else than a line of JSON/);
+    assert.match(await sender.dial('{"millrace":"control","version":1}\n'), /speaks .*control/);
+    assert.match(await sender.dial('{"millrace":"vortex","version":9}\n'), /version 9/);
+    assert.match(await sender.dial('x'.repeat(20_000)), /more than 8192 bytes/);
     assert.match(
-      await sender.call(hello, '{"accept":{"poolBlocks":4,"path":[]}}\n', '{"done":true}\n'),
+      await sender.dial(hello, '{"accept":{"poolBlocks":4,"path":[]}}\n', '{"done":true}\n'),
       /ready was due/,
     );
     assert.match(
-      await sender.call('{"millrace":"vortex","version":1,"wire":"rdma-shm","strategy":null}\n'),
-      /sends by tcp/,
+      await sender.dial('{"millrace":"vortex","version":1,"wire":"rdma-shm","strategy":null}\n'),
+      /this sender has tcp/,
     );
     // A data connection that nobody waits for.
-    assert.equal(await sender.call('\xd7'.padEnd(17, 'x')), '');
+    assert.equal(await sender.dial('\xd7'.padEnd(17, 'x')), '');
     const part = connect({ port: await sender.port, host: '127.0.0.1', allowHalfOpen: true });
     part.on('error', () => {});
     part.end('\xd7xx', 'latin1');
     const { promise, resolve } = Promise.withResolvers<void>();
     part.on('close', () => resolve()).resume();
     await promise;
-    assert.match(await sender.refusal(6), /a receiver at 127\.0\.0\.1: .*sends by tcp/);
+    assert.match(await sender.refusal(6), /a receiver at 127\.0\.0\.1: .*this sender has tcp/);
 
     await using receiver = await openReceiver('127.0.0.1', await sender.port, small);
     const producer = await sender.opened;
@@ -102,24 +102,24 @@ describe('a sender and its callers', () => {
     await Promise.all([receiver.done(), producer.done()]);
   });
 
-  test('a caller that says nothing is sent away after a while', { timeout: 10_000 }, async () => {
+  test('a peer that stays silent is refused after the timeout', { timeout: 10_000 }, async () => {
     await using sender = new WaitingSender({ timeoutMs: 200 });
-    assert.match(await sender.call(hello), /"refused":"it took too long"/);
+    assert.match(await sender.dial(hello), /"refused":"the receiver took too long to answer"/);
   });
 
-  test('giving up ends it', async () => {
-    const giveUp = new AbortController();
+  test('aborting the opening ends the sender', async () => {
+    const abort = new AbortController();
     const listening = Promise.withResolvers<number>();
-    const opened = openSender(0, 1000, { ...small, signal: giveUp.signal, onListening: listening.resolve });
+    const opened = openSender(0, 1000, { ...small, signal: abort.signal, onListening: listening.resolve });
     const port = await listening.promise;
-    giveUp.abort();
+    abort.abort();
     await assert.rejects(opened, { name: 'AbortError' });
     await assert.rejects(openReceiver('127.0.0.1', port, small), /ECONNREFUSED/);
   });
 });
 
-describe('a receiver and what it calls', () => {
-  async function callFake(answer: (socket: Socket) => void, options = {}): Promise<unknown> {
+describe('a receiver and the peers that it dials', () => {
+  async function dialFake(answer: (socket: Socket) => void, options = {}): Promise<unknown> {
     const server = createServer((socket) => {
       socket.on('error', () => {});
       answer(socket);
@@ -141,16 +141,16 @@ describe('a receiver and what it calls', () => {
     });
   });
 
-  test('something that is no sender, one of another kind, and one that hangs up', async () => {
-    const garbage = await callFake((socket) => socket.end('SSH-2.0-OpenSSH\r\n'));
+  test('a peer that is no sender, one that hangs up and one that stays silent fail the opening', async () => {
+    const garbage = await dialFake((socket) => socket.end('SSH-2.0-OpenSSH\r\n'));
     assert.ok(garbage instanceof VortexError && garbage.code === 'MILLRACE_ERR_VORTEX_PROTOCOL', String(garbage));
-    const gone = await callFake((socket) => socket.destroy());
+    const gone = await dialFake((socket) => socket.destroy());
     assert.ok(gone instanceof VortexError && gone.code === 'MILLRACE_ERR_VORTEX_PEER_DIED', String(gone));
-    const silent = await callFake(() => {}, { timeoutMs: 200 });
+    const silent = await dialFake(() => {}, { timeoutMs: 200 });
     assert.ok(silent instanceof VortexError && silent.code === 'MILLRACE_ERR_VORTEX_TIMED_OUT', String(silent));
   });
 
-  test('an offer that would need too much memory is turned down', async () => {
+  test('an offer that would need too much memory is refused', async () => {
     const offer = {
       sizeBytes: 1,
       blockBytes: 2 ** 26,
@@ -159,11 +159,11 @@ describe('a receiver and what it calls', () => {
       strategy: 'pool',
       token: '0'.repeat(32),
     };
-    const error = await callFake((socket) => socket.write(`${JSON.stringify({ offer })}\n`), { maxPoolBytes: 2 ** 24 });
+    const error = await dialFake((socket) => socket.write(`${JSON.stringify({ offer })}\n`), { maxPoolBytes: 2 ** 24 });
     assert.ok(error instanceof MillraceError && /maxPoolBytes/.test(error.message), String(error));
   });
 
-  test('a sender with another strategy is turned down, and knows', async () => {
+  test('a sender with another strategy is refused, and is told why', async () => {
     await using sender = new WaitingSender({ device: 'soft-shm', strategy: 'copy' });
     await assert.rejects(
       openReceiver('127.0.0.1', await sender.port, { ...small, strategy: 'pool' }),

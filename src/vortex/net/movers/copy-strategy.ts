@@ -1,75 +1,76 @@
-// The strategy `copy`, the seed's Pipelined-Copy algorithm: static registered buffers at both ends, and pieces of blocks that are copied
-// into them and out of them while others are under way.
+// The strategy `copy`: pieces of blocks are copied into static registered buffers, written and copied out again, while
+// other pieces are in flight. It is the Pipelined-Copy algorithm of "Network Vortex: Distributed Virtual Memory for
+// Streaming Applications".
 //
-// The buffers are few on purpose: together they stay in the processor's cache, so that the second copy of a piece does not
-// go to memory again.
+// The buffers are few, so that they stay in the processor's cache and the second copy of a piece does not go to memory.
 
-import { copyMemory, HUGE_PAGE_BYTES, SharedMemory } from '../../native/index.ts';
-import { access, type Mr, type RemoteRegion } from '../../verbs/index.ts';
-import type { BlockQueue } from '../stream/index.ts';
-import { freeHugePages } from '../stream/index.ts';
-import type { Path } from './protocol.ts';
-import { StreamFailure } from './stream-failure.ts';
-import { lengthOfBlock, VerbsMover, VerbsReceiver } from './verbs-mover.ts';
-import { countOf, notificationOf, VerbsPath } from './verbs-path.ts';
+import { copyMemory, HUGE_PAGE_BYTES, SharedMemory } from '../../../native/index.ts';
+import { access, type Mr, type RemoteRegion } from '../../../verbs/index.ts';
+import type { BlockQueue } from '../../stream/index.ts';
+import { freeHugePages } from '../../stream/index.ts';
+import type { Path } from '../protocol.ts';
+import { StreamFailure } from '../stream-failure.ts';
+import { countOf, notificationOf, QpPair } from './qp-pair.ts';
+import { lengthOfBlock, RdmaMover, RdmaReceiver } from './rdma-mover.ts';
 
 const MAX_PIECE_BYTES = 512 * 1024;
-/** Buffers at each end. */
+/** How many buffers each host has. */
 const PIECES = 8;
 const PIECES_A_TURN = 64;
 
-/** Part of the protocol: a piece has this length unless its block ends before. Divides every block. */
+/** Both hosts must compute the same: a piece has this length unless its block ends before. It divides every block. */
 function pieceBytesOf({ blockBytes }: BlockQueue): number {
   return Math.min(blockBytes, MAX_PIECE_BYTES);
 }
 
-/** Huge pages where some are free: a copy to or from them takes a quarter less time. */
+/** Uses huge pages if enough are free: a copy to or from them takes a quarter less time. */
 function createStaging(pieceBytes: number): SharedMemory {
   const sizeBytes = PIECES * pieceBytes;
   const hugePages = sizeBytes % HUGE_PAGE_BYTES === 0 && freeHugePages() * HUGE_PAGE_BYTES > sizeBytes;
   return SharedMemory.create({ sizeBytes, hugePages, name: 'vortex-staging', populate: true });
 }
 
-export class CopySender extends VerbsMover {
+export class CopySender extends RdmaMover {
   readonly #pieceBytes: number;
   readonly #staging: SharedMemory;
   readonly #mr: Mr;
   readonly #piecesPerBlock: number;
   #remote: RemoteRegion = { address: 0, rkey: 0, sizeBytes: 0 };
   #remotePieces = 0;
-  /** Pieces that were posted, that are done, and that the receiver has emptied. */
+  /** Pieces that were posted, that have completed, and that the receiver has copied out. */
   #posted = 0;
   #done = 0;
   #returned = 0;
 
-  constructor(queue: BlockQueue, path: VerbsPath) {
-    super(queue, path);
+  constructor(queue: BlockQueue, qpPair: QpPair) {
+    super(queue, qpPair);
     this.#pieceBytes = pieceBytesOf(queue);
     this.#piecesPerBlock = queue.blockBytes / this.#pieceBytes;
     this.#staging = createStaging(this.#pieceBytes);
-    this.#mr = path.pd.register(this.#staging, { access: access.localWrite });
+    this.#mr = qpPair.pd.register(this.#staging, { access: access.localWrite });
   }
 
   override async connect(remote: Path): Promise<void> {
-    this.#remote = VerbsPath.regionOf(remote, 'staging');
+    this.#remote = QpPair.regionOf(remote, 'staging');
     this.#remotePieces = Math.floor(this.#remote.sizeBytes / this.#pieceBytes);
-    if (this.#remotePieces < 1) throw new StreamFailure('nonsense', 'the receiver offers no room for a piece');
-    this.path.connect(remote);
+    if (this.#remotePieces < 1)
+      throw new StreamFailure('protocol', 'the receiver offers a region that is smaller than a piece');
+    this.qpPair.connect(remote);
   }
 
   override prepare(signal: AbortSignal): Promise<void> {
-    return this.path.prepare(this.#remote, signal);
+    return this.qpPair.prepare(this.#remote, signal);
   }
 
   override pump(): boolean {
-    this.path.poll(this);
+    this.qpPair.poll(this);
     const { queue } = this;
     for (let turn = 0; turn < PIECES_A_TURN; turn++) {
       const block = Math.floor(this.#posted / this.#piecesPerBlock);
-      if (block >= queue.committed || !this.path.hasRoom) return false;
+      if (block >= queue.committed || !this.qpPair.hasRoom) return false;
       if (this.#posted >= this.#done + PIECES || this.#posted >= this.#returned + this.#remotePieces) return false;
       this.#post(block);
-      this.path.poll(this);
+      this.qpPair.poll(this);
     }
     return true;
   }
@@ -83,10 +84,10 @@ export class CopySender extends VerbsMover {
     copyMemory(this.#staging, place, queue.pool, queue.offsetOf(block) + at, bytes);
     const isBlockOver = at + bytes === length;
     const to = this.#remote.address + (this.#posted % this.#remotePieces) * this.#pieceBytes;
-    const notice = notificationOf(this.#posted + 1, isBlockOver && length < queue.blockBytes);
+    const notification = notificationOf(this.#posted + 1, isBlockOver && length < queue.blockBytes);
     this.#posted++;
-    this.path.write(this.#mr, place, bytes, to, this.#remote.rkey, notice);
-    // It was copied: the producer may have the block back before it is sent.
+    this.qpPair.write(this.#mr, place, bytes, to, this.#remote.rkey, notification);
+    // The block was copied, so the producer may have it back before it is sent.
     if (isBlockOver) queue.release(block + 1);
   }
 
@@ -104,50 +105,50 @@ export class CopySender extends VerbsMover {
   }
 }
 
-export class CopyReceiver extends VerbsReceiver {
+export class CopyReceiver extends RdmaReceiver {
   readonly #pieceBytes: number;
   readonly #staging: SharedMemory;
   readonly #region: RemoteRegion;
   readonly #piecesPerBlock: number;
-  /** Pieces that were copied to their blocks, and that the sender knows to be free. */
+  /** Pieces that were copied to their blocks, and how many of them the sender was notified of. */
   #copied = 0;
-  #told = 0;
+  #notified = 0;
 
-  constructor(queue: BlockQueue, path: VerbsPath) {
-    super(queue, path, pieceBytesOf(queue));
+  constructor(queue: BlockQueue, qpPair: QpPair) {
+    super(queue, qpPair, pieceBytesOf(queue));
     this.#pieceBytes = pieceBytesOf(queue);
     this.#piecesPerBlock = queue.blockBytes / this.#pieceBytes;
     this.#staging = createStaging(this.#pieceBytes);
-    this.#region = path.grant(path.pd.register(this.#staging, { access: access.localWrite | access.remoteWrite }));
+    this.#region = qpPair.grant(qpPair.pd.register(this.#staging, { access: access.localWrite | access.remoteWrite }));
   }
 
   override get offer(): Path {
-    return this.path.offer({ staging: this.#region });
+    return this.qpPair.offer({ staging: this.#region });
   }
 
   override pump(): boolean {
-    this.path.poll(this);
+    this.qpPair.poll(this);
     const { queue } = this;
     for (let turn = 0; turn < PIECES_A_TURN; turn++) {
       const block = Math.floor(this.#copied / this.#piecesPerBlock);
       if (this.#copied >= this.arrived || block >= queue.released + queue.poolBlocks) return false;
       const at = (this.#copied - block * this.#piecesPerBlock) * this.#pieceBytes;
       const place = (this.#copied % PIECES) * this.#pieceBytes;
-      // The last piece may be shorter; what follows it in the buffer is nobody's, and the size keeps it from the program.
+      // The last piece may be shorter: the bytes after it lie past the end of the stream, and no program sees them.
       copyMemory(queue.pool, queue.offsetOf(block) + at, this.#staging, place, this.#pieceBytes);
       this.#copied++;
-      // One that is not full is committed with the size.
+      // A last block that is not full is committed by `finish`, with the size.
       const isLast = this.isLastHere && this.#copied === this.arrived;
       if (this.#copied % this.#piecesPerBlock === 0 && !isLast) queue.commit(block + 1);
-      if (this.#copied - this.#told >= PIECES / 4) this.#tell();
-      this.path.poll(this);
+      if (this.#copied - this.#notified >= PIECES / 4) this.#notify();
+      this.qpPair.poll(this);
     }
     return true;
   }
 
-  #tell(): void {
-    this.#told = this.#copied;
-    this.path.notify(notificationOf(this.#copied, false));
+  #notify(): void {
+    this.#notified = this.#copied;
+    this.qpPair.notify(notificationOf(this.#copied, false));
   }
 
   protected override get maxArrived(): number {

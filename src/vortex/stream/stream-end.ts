@@ -1,56 +1,53 @@
-// What a producer and a consumer have in common: one form of use, failures, waiting without blocking, and the end.
+// One end of a stream, what Producer and Consumer have in common: one form of use, failures, waiting without blocking, closing.
 
 import { MillraceError, UsageError } from '../../errors.ts';
 import { type EventFd, FdWatch } from '../../native/index.ts';
 import type { BlockQueue } from './block-queue.ts';
-import type { Carrier } from './carrier.ts';
+import type { Connection } from './connection.ts';
 import { errorOfFailure, failureCode, type Role } from './failure.ts';
 import { type CheckedOptions, checkOptions, type StreamOptions } from './options.ts';
 import { Window } from './window.ts';
 
 /** How a program uses its end. It chooses by the first call and keeps to it. */
-export type Form = 'window' | 'blocks' | 'node stream' | 'web stream';
+type Form = 'window' | 'blocks' | 'node stream' | 'web stream';
 
-export interface SideParts {
+interface StreamEndParts {
   readonly role: Role;
   readonly queue: BlockQueue;
   readonly options: StreamOptions;
-  readonly carrier: Carrier;
-  readonly peer?: number | undefined;
+  readonly connection: Connection;
 }
 
-export class Side {
+export class StreamEnd {
   readonly role: Role;
   readonly queue: BlockQueue;
   readonly options: CheckedOptions;
-  readonly #carrier: Carrier;
-  readonly #peer: number | undefined;
+  readonly #connection: Connection;
   #form: Form | undefined;
   #window: Window | undefined;
   #watch: FdWatch | undefined;
-  #peerWatch: FdWatch | undefined;
+  #lifelineWatch: FdWatch | undefined;
   #waiters: (() => void)[] = [];
-  #carrierError: unknown;
-  #hasCarrierEnded = false;
+  #connectionError: unknown;
+  #hasConnectionEnded = false;
   #isClosed = false;
 
-  /** Takes queue and carrier over. */
-  constructor({ role, queue, options, carrier, peer }: SideParts) {
+  /** Takes over queue and connection. */
+  constructor({ role, queue, options, connection }: StreamEndParts) {
     this.role = role;
     this.queue = queue;
     const readAheadBlocks = options.readAheadBlocks ?? (role === 'producer' ? 0 : undefined);
     const { blockBytes, poolBlocks } = queue;
     this.options = checkOptions({ ...options, readAheadBlocks, blockBytes, poolBlocks });
-    this.#carrier = carrier;
-    this.#peer = peer;
-    carrier.ended.then(
+    this.#connection = connection;
+    connection.ended.then(
       () => {
-        this.#hasCarrierEnded = true;
+        this.#hasConnectionEnded = true;
         this.#wakeWaiters();
       },
       (error: unknown) => {
-        this.#carrierError = error;
-        // Frees a thread that waits in the window, if the carrier has not done so.
+        this.#connectionError = error;
+        // Frees a thread that waits in a page fault of the window, unless the engine has done so.
         if (!this.#isClosed) queue.fail(failureCode.cut);
         this.#wakeWaiters();
       },
@@ -61,13 +58,9 @@ export class Side {
     return this.#isClosed;
   }
 
-  get form(): Form | undefined {
-    return this.#form;
-  }
-
   /** The error with which the stream has failed, if it has. */
   get failure(): Error | undefined {
-    if (this.#carrierError instanceof Error) return this.#carrierError;
+    if (this.#connectionError instanceof Error) return this.#connectionError;
     if (this.#isClosed) return undefined;
     const code = this.queue.failure;
     return code === 0 ? undefined : errorOfFailure(code, this.role);
@@ -79,12 +72,14 @@ export class Side {
     if (failure !== undefined) throw failure;
   }
 
-  /** Settles how the stream is used. */
+  /** Settles in which form the program uses the stream. */
   choose(form: Form): void {
     this.throwIfFailed();
     if (this.#form !== undefined && (this.#form !== form || form !== 'window')) {
       const again = this.#form === form ? 'once more' : `as ${form}`;
-      throw new UsageError(`use a stream ${again} that is in use as ${this.#form}: it has one form, one time`);
+      throw new UsageError(
+        `use a stream ${again}: it is in use as ${this.#form}, and a stream is used in one form, once`,
+      );
     }
     this.#form = form;
   }
@@ -93,8 +88,13 @@ export class Side {
   window(): Window {
     this.choose('window');
     if (this.#window === undefined) {
-      this.#window = Window.open({ role: this.role, queue: this.queue, options: this.options, peer: this.#peer });
-      // The side's own eventfd is the pager's now: whoever waits looks again, and watches the window's.
+      this.#window = Window.open({
+        role: this.role,
+        queue: this.queue,
+        options: this.options,
+        lifelineFd: this.#connection.lifelineFd,
+      });
+      // This end's eventfd belongs to the pager now: those that wait check again, and watch the window's doorbell.
       this.#stopWatch();
       this.#wakeWaiters();
     }
@@ -106,27 +106,27 @@ export class Side {
   }
 
   /**
-   * Waits for the other side without blocking the thread. Rejects when the stream fails; a wait without any news for
-   * longer than `timeoutMs` (0: none) fails it.
+   * Waits for the other end without blocking the thread. Rejects when the stream fails. If no event comes for
+   * `timeoutMs` (0: no limit), the stream fails.
    */
   async until(isReady: () => boolean, timeoutMs = 0): Promise<void> {
     for (;;) {
       this.throwIfFailed();
       if (isReady()) return;
-      await this.#news(timeoutMs);
+      await this.#nextEvent(timeoutMs);
     }
   }
 
-  /** All is read and given back, and the carrier says so too. What happens to the stream after that is no failure. */
+  /** Everything is read and released, and the connection has ended. What happens to the stream after that is no failure. */
   async untilComplete(): Promise<void> {
     for (;;) {
-      if (!this.#isClosed && this.queue.isComplete && this.#hasCarrierEnded) return;
+      if (!this.#isClosed && this.queue.isComplete && this.#hasConnectionEnded) return;
       this.throwIfFailed();
-      await this.#news(0);
+      await this.#nextEvent(0);
     }
   }
 
-  async #news(timeoutMs: number): Promise<void> {
+  async #nextEvent(timeoutMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#waiters.push(resolve);
     this.#startWatch().hold(true);
@@ -136,13 +136,13 @@ export class Side {
   }
 
   /**
-   * `isFinished`: the program has done its part, and the pager gives away what it still holds. `isThrough`: nothing that
-   * the other side waits for is lost by closing; otherwise the stream fails.
+   * `isFinished`: the program has done its part, and the pager commits or releases what it still holds. `isThrough`:
+   * closing loses nothing that the other end waits for; otherwise the stream fails.
    */
   async close(isFinished: boolean, isThrough: () => boolean): Promise<void> {
     if (this.#isClosed) return;
     const code = this.role === 'producer' ? failureCode.producerClosed : failureCode.consumerClosed;
-    // Before the pager ends, so that who waits in a fault gets zeroes.
+    // Before the pager ends, so that a thread that waits in a page fault gets zeroes.
     if (!isFinished) this.queue.fail(code);
     this.#window?.close();
     if (!isThrough()) this.queue.fail(code);
@@ -150,15 +150,14 @@ export class Side {
     this.#stopWatch();
     this.#wakeWaiters();
     try {
-      await this.#carrier.close();
+      await this.#connection.close();
     } finally {
       this.queue.close();
     }
   }
 
   #ownEvent(): EventFd {
-    // In the window form the side's own eventfd is the pager's.
-    if (this.#window !== undefined) return this.#window.notice;
+    if (this.#window !== undefined) return this.#window.doorbell;
     return this.role === 'producer' ? this.queue.writable : this.queue.readable;
   }
 
@@ -169,24 +168,25 @@ export class Side {
         event.take();
         this.#wakeWaiters();
       });
-      this.#watchPeer();
+      this.#watchLifeline();
     }
     return this.#watch;
   }
 
   #stopWatch(): void {
     this.#watch?.close();
-    this.#peerWatch?.close();
+    this.#lifelineWatch?.close();
     this.#watch = undefined;
-    this.#peerWatch = undefined;
+    this.#lifelineWatch = undefined;
   }
 
-  /** With a window the pager looks after the peer. */
-  #watchPeer(): void {
-    if (this.#peer === undefined || this.#window !== undefined) return;
-    this.#peerWatch = FdWatch.start(this.#peer, () => {
-      this.#peerWatch?.close();
-      this.#peerWatch = undefined;
+  /** With a window the pager watches the lifeline. */
+  #watchLifeline(): void {
+    const { lifelineFd } = this.#connection;
+    if (lifelineFd === undefined || this.#window !== undefined) return;
+    this.#lifelineWatch = FdWatch.start(lifelineFd, () => {
+      this.#lifelineWatch?.close();
+      this.#lifelineWatch = undefined;
       const { totalBlocks } = this.queue;
       const reached = this.role === 'producer' ? this.queue.released : this.queue.committed;
       if (totalBlocks === undefined || reached < totalBlocks) this.queue.fail(failureCode.peerDied);

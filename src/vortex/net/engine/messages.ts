@@ -1,18 +1,18 @@
-// What a program's thread and a stream's engine say to each other: plain data.
+// The messages between a program's thread and the engine of its stream: plain data.
 
-import type { ControlSecurity } from '../../tls/index.ts';
-import type { BlockQueueParts } from '../stream/index.ts';
-import type { Strategy } from './protocol.ts';
-import type { FailureKind } from './stream-failure.ts';
+import type { ControlSecurity } from '../../../tls/index.ts';
+import type { BlockQueueParts } from '../../stream/index.ts';
+import type { Strategy } from '../protocol.ts';
+import type { FailureKind } from '../stream-failure.ts';
 
 interface CommonSettings {
   readonly security: ControlSecurity;
-  /** What the certificate of the other side must say; undefined: anything of our authority. */
+  /** The name that the peer's certificate must have; undefined: any of our authority. */
   readonly peerName: string | undefined;
-  /** The RDMA device; undefined: TCP at a sender, whatever fits at a receiver. */
+  /** The RDMA device; undefined: TCP at a sender, a device that fits the sender's wire at a receiver. */
   readonly device: string | undefined;
   readonly strategy: Strategy | undefined;
-  /** A peer that is silent for so long is given up. */
+  /** A peer that is silent for longer fails the stream. */
   readonly timeoutMs: number;
 }
 
@@ -31,8 +31,8 @@ export interface ReceiverSettings extends CommonSettings {
 }
 
 export type EngineSettings = (SenderSettings | ReceiverSettings) & {
-  /** The engine's end of a socket pair, for it to adopt: however the thread ends, the pager at the other end notices. */
-  readonly lifeFd: number;
+  /** The engine's socket of a pair, for it to adopt: however the thread ends, the pager sees the other socket hang up. */
+  readonly lifelineFd: number;
 };
 
 export type ToEngine =
@@ -40,25 +40,25 @@ export type ToEngine =
   /** The receiver's answer to `geometry`. */
   | { readonly kind: 'queue'; readonly parts: BlockQueueParts }
   | { readonly kind: 'close'; readonly reason: string }
-  /** No other stream comes: the thread ends. */
+  /** No other stream follows: the thread ends. */
   | { readonly kind: 'retire' };
 
 export type FromEngine =
   | { readonly kind: 'listening'; readonly port: number }
-  /** A caller that did not fit; the next one may. */
+  /** A receiver was refused; the sender goes on listening. */
   | { readonly kind: 'refused'; readonly reason: string }
-  /** A receiver knows what the stream is like, and needs a queue. */
+  /** A receiver has got the sender's offer, and needs a queue. */
   | { readonly kind: 'geometry'; readonly blockBytes: number; readonly sizeBytes: number | undefined }
-  | { readonly kind: 'ready'; readonly peer: string }
-  /** The last one of a stream. */
+  | { readonly kind: 'ready' }
+  /** The last message of a stream. */
   | { readonly kind: 'ended'; readonly failure: EngineFailure | undefined }
-  /** Nothing of it is left: the thread can have another one. Without this word it ends. */
+  /** Nothing of the stream is left: the thread can get another one. A thread that does not send this ends. */
   | { readonly kind: 'idle' };
 
 export interface EngineFailure {
   /**
-   * `usage`: what this side asked for cannot be. `unsupported`: not on this machine. `absent`: nobody is there. `failed`:
-   * its own host refused.
+   * `usage`: the options of this end cannot work. `unsupported`: this host lacks something. `absent`: no sender listens
+   * there. `failed`: an error of this host.
    */
   readonly kind: FailureKind | 'usage' | 'unsupported' | 'absent' | 'failed';
   readonly reason: string;

@@ -10,7 +10,7 @@ import { openReceiver, openSender, type Receiver, type Sender } from './index.ts
 const MIB = 2 ** 20;
 const small = { blockBytes: 65_536, poolBlocks: 4, hugePages: 'never' } as const;
 
-/** A stream by way of somebody who can cut its connections: the first is for control, the second for data. */
+/** A stream through a proxy that can cut its connections: the first is the control connection, the second has the data. */
 class CuttableStream implements AsyncDisposable {
   readonly sender: Sender;
   readonly receiver: Receiver;
@@ -67,16 +67,16 @@ test('when the control connection is cut, the peer counts as dead', async () => 
 
 test('when the data connection alone is cut, the stream is cut', async () => {
   await using stream = await CuttableStream.open();
-  // Something is under way: who sends nothing does not notice.
+  // Bytes must be in flight: a sender that sends nothing does not see the reset.
   const writable = stream.sender.writable();
   writable.on('error', () => {});
   writable.write(Buffer.alloc(8 * MIB));
   assert.deepEqual(await stream.cut(1), Array(2).fill('MILLRACE_ERR_VORTEX_CUT'));
 });
 
-test('a program in a page fault is freed when its engine ends, and both sides fail', async () => {
+test('a program in a page fault is freed when its engine ends, and both ends fail', async () => {
   const fixture = fileURLToPath(new URL('fixtures/engine-dies.ts', import.meta.url));
-  // In a process of its own: if it stood still for good, no timer of this one would.
+  // In a process of its own, because a test that hangs in a page fault could not be timed out.
   const { stdout } = await promisify(execFile)(process.execPath, [fixture], { timeout: 20_000, killSignal: 'SIGKILL' });
   const died = 'MILLRACE_ERR_VORTEX_PEER_DIED';
   assert.deepEqual(JSON.parse(stdout), { byte: 0, received: died, sent: died });

@@ -1,17 +1,18 @@
-// The data connection of a stream on plain TCP: how a receiver makes it, and what a sender makes of it.
+// The data connection of a stream on plain TCP: how a receiver opens it, and how a sender sets its buffer.
 
 import { constants } from 'node:os';
-import { SystemError } from '../../errors.ts';
-import { FdWatch, ip, Poller, pollEvents, SharedMemory, Socket } from '../../native/index.ts';
-import type { BlockQueue } from '../stream/index.ts';
-import { DATA_FIRST_BYTE, PREFACE_BYTES } from './protocol.ts';
-import { brokenConnection, TcpReceiver } from './tcp-movers.ts';
+import { SystemError } from '../../../errors.ts';
+import { FdWatch, ip, Poller, pollEvents, SharedMemory, Socket } from '../../../native/index.ts';
+import type { BlockQueue } from '../../stream/index.ts';
+import { DATA_FIRST_BYTE, PREFACE_BYTES } from '../protocol.ts';
+import { brokenConnection, TcpReceiver } from './tcp-mover.ts';
 
-/** The kernel doubles the number: 5 GB/s at the longest round trip that counts as near. */
+/** Below this round trip a receiver counts as near. */
 const NEAR_US = 100;
+/** The kernel doubles it, which is enough for 5 GB/s at NEAR_US. */
 const NEAR_SEND_BYTES = 256 * 1024;
 
-/** Dials the sender a second time, and says whose connection it is. */
+/** Dials the sender a second time, and sends the token of its control connection. */
 export async function openTcpReceiver(
   queue: BlockQueue,
   host: string,
@@ -28,7 +29,7 @@ export async function openTcpReceiver(
     const bytes = new Uint8Array(preface.buffer, 0, PREFACE_BYTES);
     bytes[0] = DATA_FIRST_BYTE;
     bytes.set(Buffer.from(token, 'hex'), 1);
-    // The first bytes of a connection always have room.
+    // The send buffer of a new connection always has room for these bytes.
     socket.send(preface, 0, PREFACE_BYTES);
   } catch (error) {
     signal.throwIfAborted();
@@ -38,7 +39,7 @@ export async function openTcpReceiver(
   return new TcpReceiver(queue, socket);
 }
 
-/** A watch tells what is readable: a poller that waits for `out` is when the socket is writable. */
+/** A watch sees only readable descriptors: a poller that waits for `out` becomes readable when the socket is writable. */
 async function finishConnect(socket: Socket, signal: AbortSignal): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   using poller = Poller.create(1);
@@ -57,10 +58,10 @@ async function finishConnect(socket: Socket, signal: AbortSignal): Promise<void>
 }
 
 /**
- * To a receiver that is near, more bytes under way give no more speed, and those that wait for long have left the processor's
- * cache when they are copied out again: 0.3 s of processor time a GB between two namespaces instead of 0.65. Farther
- * away the kernel finds the size.
+ * To a near receiver, more bytes in flight give no more speed, and bytes that wait for long have left the processor's
+ * cache when they are copied out again: 0.3 s of processor time per GB between two namespaces instead of 0.65. For a
+ * receiver farther away the kernel finds the size.
  */
-export function keepUnderWayFew(socket: Socket): void {
+export function limitSendBuffer(socket: Socket): void {
   if (socket.roundTripUs < NEAR_US) socket.setOption('sendBuffer', NEAR_SEND_BYTES);
 }

@@ -1,10 +1,10 @@
-// How long the threads of streams live: as long as their streams, and a moment more for the next one.
+// The threads of engines live as long as their streams, and a second more for the next one.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import type { Worker } from 'node:worker_threads';
-import { openReceiver, openSender, type Receiver, type Sender } from './index.ts';
+import { openReceiver, openSender, type Receiver, type Sender } from '../index.ts';
 
 const small = { blockBytes: 65_536, poolBlocks: 4, hugePages: 'never' } as const;
 const workers: Worker[] = [];
@@ -19,7 +19,7 @@ async function open(): Promise<[Sender, Receiver]> {
   return [await opening, receiver];
 }
 
-async function carry([sender, receiver]: [Sender, Receiver]): Promise<void> {
+async function moveBytes([sender, receiver]: [Sender, Receiver]): Promise<void> {
   sender.writable().end('some bytes');
   const blocks: string[] = [];
   for await (const block of receiver.blocks()) {
@@ -34,10 +34,10 @@ async function close(ends: readonly (Sender | Receiver)[]): Promise<void> {
   await Promise.all(ends.map((end) => end.close()));
 }
 
-test('threads whose stream is closed carry the next one, and do not keep the program alive', async () => {
+test('threads whose stream is closed run the next engine, and do not keep the program alive', async () => {
   for (let times = 0; times < 3; times++) {
     const ends = await open();
-    await carry(ends);
+    await moveBytes(ends);
     await close(ends);
   }
   // Two for each would be six; a machine that stands still for a second may need a new one.
@@ -45,16 +45,16 @@ test('threads whose stream is closed carry the next one, and do not keep the pro
   assert.ok(!process.getActiveResourcesInfo().includes('MessagePort'));
 });
 
-test('a stream that is closed late does not disturb the one that has its threads', async () => {
+test('a stream that is closed late does not disturb the stream that has its threads', async () => {
   const early = await open();
-  await carry(early);
+  await moveBytes(early);
   const late = await open();
   await close(early);
-  await carry(late);
+  await moveBytes(late);
   await close(late);
 });
 
-test('a thread whose stream has failed ends at once, one that nobody needs after a while', async () => {
+test('a thread whose stream has failed ends at once, a spare one after a while', async () => {
   const [sender, receiver] = await open();
   const before = alive();
   const ended = before.map((worker) => {
