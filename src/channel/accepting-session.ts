@@ -1,18 +1,18 @@
-// The session of who is called: takes the transports that the peer offers, as far as it has a device for them.
+// The session of the acceptor: takes the transports that the dialer offers, as far as it has a device for them.
 
 import type { LinkMessage, Offer } from './handshake.ts';
-import { type Geometry, regionBytes } from './layout.ts';
+import { type Geometry, regionBytes } from './region-layout.ts';
 import { kindOf, messageOf, Session } from './session.ts';
 import type { Transport } from './transport.ts';
 
-/** Rings of peers that want them longer than ours are refused from here on. */
+/** Larger regions than this are refused, unless our own are as large. */
 const MAX_REGION_BYTES = 64 * 1024 * 1024;
 
-export class CalledSession extends Session {
+export class AcceptingSession extends Session {
   override readonly isDialer = false;
 
   protected override onPeerUp(): void {
-    // What we said when it broke may have been lost.
+    // The `broken` that we sent may have been lost.
     if (this.isBroken) this.onFailed('it broke meanwhile');
   }
 
@@ -28,8 +28,8 @@ export class CalledSession extends Session {
   }
 
   #onOffer(offer: Offer): void {
-    const isKnown = this.link !== undefined && this.name === offer.session;
-    // Of a session, each offer is another one.
+    const isKnown = this.link !== undefined && this.sessionId === offer.session;
+    // An offer of this session that is not newer than the last one.
     if (isKnown && offer.attempt <= this.attempt) return;
     this.attempt = offer.attempt;
     if (offer.isResumed && !isKnown) {
@@ -42,7 +42,7 @@ export class CalledSession extends Session {
     this.closeLeaving();
     this.awaitAnswer(false);
     if (offer.wire === 'shm' && offer.place !== (this.options.place ?? '')) {
-      // At once: to find out by trying takes seconds.
+      // Rejected at once: finding out by trying takes seconds.
       this.#reject('device', 'shared memory needs one machine and one device.runtimeDir');
       return;
     }
@@ -53,20 +53,20 @@ export class CalledSession extends Session {
     }
     const limit = Math.max(MAX_REGION_BYTES, regionBytes(this.options.geometry));
     if (regionBytes(offer.geometry) > limit || (isKnown && !isSame(offer.geometry, this.link?.options.geometry))) {
-      this.events.onProtocolError(`rings of ${offer.geometry.slots} slots`);
+      this.host.onProtocolError(`rings of ${offer.geometry.slots} slots`);
       return;
     }
     if (this.isRegionWhole(offer.transport, offer.geometry)) this.#take(offer, devices);
   }
 
   #take(offer: Offer, devices: readonly string[]): void {
-    this.name = offer.session;
+    this.sessionId = offer.session;
     const dataQps = offer.transport.qps.length - 1;
     const link = this.linkOf({ ...this.options, geometry: offer.geometry, dataQps });
     let transport: Transport | string = '';
     for (const device of devices) {
       transport = this.create(link, device, { ...this.options, dataQps });
-      // A card that is not there may have a soft device beside it that speaks the same.
+      // Where a card is missing, a soft device may speak the same wire.
       if (typeof transport !== 'string') break;
     }
     if (typeof transport === 'string') {
@@ -82,7 +82,7 @@ export class CalledSession extends Session {
       this.dropTransport();
       return;
     }
-    // The peer has stopped writing, and begins again when it hears our answer.
+    // The peer has stopped writing, and begins again when it gets our `accept`.
     link.forgetUnread();
     this.say({ kind: 'accept', attempt: this.attempt, transport: transport.offer, read: link.readState });
   }
@@ -97,7 +97,7 @@ export class CalledSession extends Session {
   }
 }
 
-/** What a device of this name carries its bytes with, as far as the name tells. */
+/** The wire of a device, as far as its name tells. */
 function wireOf(device: string): string {
   return device.startsWith('soft-') ? device.slice('soft-'.length) : 'RoCEv2';
 }

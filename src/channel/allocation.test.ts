@@ -20,8 +20,8 @@ const limits = [
 ] as const;
 
 /** As a lane that is too busy to sleep. */
-function turn({ lane, sessions }: Side): void {
-  lane.turn(0);
+function turn({ loop, sessions }: Side): void {
+  loop.turn(0);
   for (let index = 0; index < sessions.length; index++) sessions[index].turn();
 }
 
@@ -30,13 +30,13 @@ describe('the path of the bytes', () => {
     test(`a round trip over ${wire} allocates next to nothing`, async () => {
       await using joined = await Joined.up({ devices: [`soft-${wire}`] });
       const [client, server] = await joined.connect();
-      const { caller, answerer } = joined;
+      const { dialer, acceptor } = joined;
       using scratch = SharedMemory.create({ sizeBytes: 4096 });
       const hop = (from: Program, to: Program): void => {
         from.socket.send(scratch, 0, 64);
         for (let tries = 0; to.socket.receive(scratch, 0, 4096) <= 0; tries++) {
-          turn(caller);
-          turn(answerer);
+          turn(dialer);
+          turn(acceptor);
           if (tries > 100_000) throw new Error('it does not arrive');
         }
       };

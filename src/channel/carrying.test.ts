@@ -23,7 +23,7 @@ for (const wire of wires) {
   describe(`a channel over ${wire}`, () => {
     test('a call that nobody takes is reset', async () => {
       await using joined = await Joined.up({ devices });
-      joined.answerer.refusal = constants.errno.ECONNREFUSED;
+      joined.acceptor.refusal = constants.errno.ECONNREFUSED;
       const client = await joined.call();
       client.toSend = 3000;
       await joined.until('the program is reset', () => client.error !== '');
@@ -33,8 +33,8 @@ for (const wire of wires) {
 
     test('a call to a server that does not listen any more is reset', async () => {
       await using joined = await Joined.up({ devices });
-      const client = await joined.call(joined.answerer);
-      joined.caller.listener.close();
+      const client = await joined.call(joined.acceptor);
+      joined.dialer.listener.close();
       await joined.until('the program is reset', () => client.error !== '');
       await joined.assertNothingIsLeft();
     });
@@ -50,7 +50,7 @@ for (const wire of wires) {
 
     test('one half that has ended leaves the other one open', async () => {
       await using joined = await Joined.up({ devices });
-      const [client, server] = await joined.connect(joined.answerer);
+      const [client, server] = await joined.connect(joined.acceptor);
       talk([client], 1000);
       await joined.until('the server hears the end', () => server.isEnded);
       assert.equal(server.received, 1000);
@@ -89,10 +89,10 @@ for (const wire of wires) {
       test(`a server that is reset after ${before}, as its daemon finds when it writes, resets the client`, async () => {
         await using joined = await Joined.up({ devices });
         const [client, server] = await joined.connect();
-        const { answerer } = joined;
+        const { acceptor } = joined;
         client.toSend = 1000;
         await joined.until('they talk', () => server.received === 1000);
-        answerer.isPaused = true;
+        acceptor.isPaused = true;
         client.toSend = 50_000_000;
         for (let turn = 0; turn < 50; turn++) {
           client.step();
@@ -101,8 +101,8 @@ for (const wire of wires) {
         if (before === 'an end') server.socket.shutdownSend();
         server.reset();
         // The daemon looks at its rings before it looks at the sockets.
-        for (const session of answerer.sessions) session.turn();
-        answerer.isPaused = false;
+        for (const session of acceptor.sessions) session.turn();
+        acceptor.isPaused = false;
         await joined.until('the client is reset', () => client.error !== '');
         await joined.assertNothingIsLeft();
       });
@@ -159,7 +159,7 @@ for (const wire of wires) {
         await joined.assertNothingIsLeft();
       }
       assert.deepEqual(
-        joined.sides.map(({ lies }) => lies),
+        joined.sides.map(({ protocolErrors }) => protocolErrors),
         [[], []],
       );
     });
@@ -179,9 +179,12 @@ for (const wire of wires) {
           [BYTES, BYTES],
         );
       }
-      const [held] = Array.from(joined.answerer.sessions[0]?.link?.streams ?? [], ({ heldBytes }) => heldBytes);
+      const [held] = Array.from(joined.acceptor.sessions[0]?.link?.streams ?? [], ({ heldBytes }) => heldBytes);
       assert.ok((held ?? 0) > 0 && (held ?? 0) <= testOptions.windowBytes, `${held} bytes are held`);
-      assert.ok(joined.answerer.parts.pool.borrowedCount <= 2, `${joined.answerer.parts.pool.borrowedCount} buffers`);
+      assert.ok(
+        joined.acceptor.context.pool.borrowedCount <= 2,
+        `${joined.acceptor.context.pool.borrowedCount} buffers`,
+      );
       still.receiveBytes = 32_768;
       const before = still.received;
       await joined.until('it goes on', () => still.received > before + 1_000_000);
@@ -201,7 +204,7 @@ for (const wire of wires) {
         server.receiveBytes = 0;
       }
       await joined.until('nothing moves', () => pairs.every(([client]) => isStuck(joined, client)));
-      const { promisedBytes } = joined.answerer.parts.budget;
+      const { promisedBytes } = joined.acceptor.context.budget;
       assert.ok(promisedBytes <= memoryBytes + pairs.length * 4096, `${promisedBytes} bytes are promised`);
       for (const [, server] of pairs) server.receiveBytes = 32_768;
       await joined.until('all is said', () => pairs.every(([, server]) => server.isDone));
@@ -212,8 +215,8 @@ for (const wire of wires) {
     test('a ring that is full, because the peer sleeps through it, goes on when the peer does', async () => {
       await using joined = await Joined.up({
         devices,
-        caller: { firstWindowBytes: 1 << 20, windowBytes: 1 << 20 },
-        answerer: { firstWindowBytes: 1 << 20, windowBytes: 1 << 20 },
+        dialer: { firstWindowBytes: 1 << 20, windowBytes: 1 << 20 },
+        acceptor: { firstWindowBytes: 1 << 20, windowBytes: 1 << 20 },
         memoryBytes: 1 << 24,
       });
       const pairs = [await joined.connect(), await joined.connect()];
@@ -221,11 +224,11 @@ for (const wire of wires) {
         talk([client], BYTES);
         server.ending = 'shut';
       }
-      const { outgoing } = joined.caller.sessions[0]?.link ?? assert.fail();
-      joined.answerer.isPaused = true;
+      const { outgoing } = joined.dialer.sessions[0]?.link ?? assert.fail();
+      joined.acceptor.isPaused = true;
       await joined.until('the ring is full', () => outgoing.usedSlots > outgoing.geometry.slots - 64);
       for (let count = 0; count < 200; count++) await joined.turn();
-      joined.answerer.isPaused = false;
+      joined.acceptor.isPaused = false;
       await joined.until('all is said', () => pairs.flat().every(({ isDone }) => isDone));
       for (const [, server] of pairs) assert.equal(server.received, BYTES);
       await joined.assertNothingIsLeft();

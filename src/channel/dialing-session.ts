@@ -1,17 +1,17 @@
-// The session of who calls: offers transports, and falls back to the next device.
+// The session of the dialer: offers transports, and falls back to the next device.
 
 import { randomBytes } from 'node:crypto';
 import type { Accept, LinkMessage } from './handshake.ts';
 import { kindOf, messageOf, Session } from './session.ts';
 
-/** Failures of a device, one after the other, until the next is tried. */
+/** So many failures of a device in a row, and the next one is tried. */
 const MAX_FAILURES = 2;
 
-export class CallingSession extends Session {
+export class DialingSession extends Session {
   override readonly isDialer = true;
   #deviceIndex = 0;
   #failures = 0;
-  /** An offer is to be made. */
+  /** An offer is to be made at the next beat. */
   #isDue = false;
 
   override close(reason: string): void {
@@ -31,13 +31,13 @@ export class CallingSession extends Session {
     if (message.kind === 'accept') this.#onAccept(message);
     else if (message.kind === 'reject') this.#onReject(message.code, message.reason);
     else if (message.kind === 'broken') this.failed(`at the peer: ${message.reason}`);
-    else if (message.kind === 'offer') this.events.onProtocolError('it called, though it is to be called');
+    else if (message.kind === 'offer') this.host.onProtocolError('it sent an offer, though it is the acceptor');
   }
 
   #offer(): void {
     this.#isDue = false;
     const isResumed = this.hasBegun;
-    if (this.link === undefined) this.name = randomBytes(16).toString('hex');
+    if (this.link === undefined) this.sessionId = randomBytes(16).toString('hex');
     const link = this.linkOf(this.options);
     this.attempt++;
     this.closeLeaving();
@@ -49,7 +49,7 @@ export class CallingSession extends Session {
     this.awaitAnswer(true);
     const isSent = this.say({
       kind: 'offer',
-      session: this.name,
+      session: this.sessionId,
       isResumed,
       attempt: this.attempt,
       wire: kindOf(transport.wire),
@@ -64,7 +64,7 @@ export class CallingSession extends Session {
   #onAccept(accept: Accept): void {
     if (!this.isAwaitingAnswer || !this.isRegionWhole(accept.transport)) return;
     this.peerRead = accept.read;
-    // The peer has stopped writing, and begins again when it hears that we are ready.
+    // The peer has stopped writing, and begins again when it gets our `ready`.
     this.link?.forgetUnread();
     try {
       this.transport?.connect(accept.transport);
@@ -94,8 +94,8 @@ export class CallingSession extends Session {
       this.#deviceIndex = (this.#deviceIndex + 1) % this.options.devices.length;
     }
     this.#later();
-    // The first try at once.
-    if (wasUp && this.isPeerUp) this.parts.lane.again({ resume: () => this.#retry() });
+    // The first retry is made at once.
+    if (wasUp && this.isPeerUp) this.context.loop.again({ resume: () => this.#retry() });
   }
 
   #retry(): void {

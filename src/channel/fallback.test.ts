@@ -6,18 +6,18 @@ import { Joined } from './fixtures/joined.ts';
 
 /** Breaks it, and waits until it is up again. */
 async function breakOnce(joined: Joined): Promise<string> {
-  const [caller, answerer] = joined.sessions;
-  assert.ok(caller !== undefined && answerer !== undefined);
-  const before = caller.recoveries;
+  const [dialer, acceptor] = joined.sessions;
+  assert.ok(dialer !== undefined && acceptor !== undefined);
+  const before = dialer.recoveries;
   joined.breakOne(0);
-  await joined.until('it has recovered', () => caller.recoveries > before && answerer.state === 'up');
-  return caller.wire;
+  await joined.until('it has recovered', () => dialer.recoveries > before && acceptor.state === 'up');
+  return dialer.wire;
 }
 
 describe('the choice of a device', () => {
   test('a soft device that speaks the same stands in for a card that is not there', async () => {
-    await using joined = await Joined.up({ devices: ['soft-roce'], answerer: { devices: ['card0', 'soft-roce'] } });
-    assert.equal(joined.answerer.sessions[0]?.wire, 'roce');
+    await using joined = await Joined.up({ devices: ['soft-roce'], acceptor: { devices: ['card0', 'soft-roce'] } });
+    assert.equal(joined.acceptor.sessions[0]?.wire, 'roce');
   });
 
   test('a wire that comes up, carries nothing and breaks is left for the next, however often it comes up', async () => {
@@ -30,8 +30,8 @@ describe('the choice of a device', () => {
     await using joined = await Joined.up({ devices: ['soft-roce', 'soft-tcp'] });
     for (let round = 0; round < 4; round++) {
       joined.hasClock = true;
-      const { caller } = joined;
-      const heard = (): number => caller.sessions[0]?.link?.heardNs ?? 0;
+      const { dialer } = joined;
+      const heard = (): number => dialer.sessions[0]?.link?.heardNs ?? 0;
       const before = heard();
       await joined.until('a ping is answered', () => heard() > before);
       joined.hasClock = false;

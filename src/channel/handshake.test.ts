@@ -36,7 +36,7 @@ function pathsOf(value: unknown, prefix = ''): string[] {
 }
 
 describe('a message of a handshake', () => {
-  const lies: readonly [string, Fields, RegExp][] = [
+  const protocolErrors: readonly [string, Fields, RegExp][] = [
     ['of no kind', {}, /attempt is not a whole number/],
     ['of an unknown kind', { kind: 'offers', attempt: 1 }, /unknown kind/],
     ['with another layout', changed(offer, 'layout', 1), /layout 1 of the rings; this side has 2/],
@@ -61,7 +61,7 @@ describe('a message of a handshake', () => {
     ['with a position past 2^32', changed(accept, 'read.position', 2 ** 32), /position is not a whole number/],
     ['with a rejection of no kind', { kind: 'reject', attempt: 1, code: 'never' }, /rejection of an unknown kind/],
   ];
-  for (const [name, body, message] of lies) {
+  for (const [name, body, message] of protocolErrors) {
     test(`${name} is refused with the reason`, () => {
       assert.throws(
         () => decodeLinkMessage(body),
@@ -106,25 +106,28 @@ describe('a message of a handshake', () => {
 });
 
 describe('a session that hears', () => {
-  test('nonsense: the peer lies, and what is up stays up', async () => {
+  test('nonsense: a protocol error, and what is up stays up', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
-    joined.answerer.sessions[0]?.hear({ kind: 'offer', attempt: -1 });
-    assert.match(joined.answerer.lies[0] ?? '', /its handshake makes no sense: attempt is not/);
-    assert.equal(joined.answerer.sessions[0]?.link?.isUp, true);
+    joined.acceptor.sessions[0]?.hear({ kind: 'offer', attempt: -1 });
+    assert.match(joined.acceptor.protocolErrors[0] ?? '', /invalid handshake: attempt is not/);
+    assert.equal(joined.acceptor.sessions[0]?.link?.isUp, true);
   });
 
-  test('an offer, though it is the one that offers: the peer lies', async () => {
+  test('an offer, though it is the one that offers: a protocol error', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
-    joined.caller.sessions[0]?.hear(offer);
-    assert.match(joined.caller.lies[0] ?? '', /it called, though it is to be called/);
+    joined.dialer.sessions[0]?.hear(offer);
+    assert.match(joined.dialer.protocolErrors[0] ?? '', /it called, though it is to be called/);
   });
 
   test('the same offer again, or an older one: nothing happens', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
     const before = joined.said.length;
-    const [caller, answerer] = joined.sessions;
-    for (const { body, isToCaller } of joined.said.slice()) (isToCaller ? caller : answerer)?.hear(body);
-    assert.deepEqual([joined.said.length, joined.answerer.lies, joined.caller.lies], [before, [], []]);
+    const [dialer, acceptor] = joined.sessions;
+    for (const { body, isToDialer } of joined.said.slice()) (isToDialer ? dialer : acceptor)?.hear(body);
+    assert.deepEqual(
+      [joined.said.length, joined.acceptor.protocolErrors, joined.dialer.protocolErrors],
+      [before, [], []],
+    );
     const pair = await joined.connect();
     for (const program of pair) program.toSend = 50_000;
     await joined.until('all is said', () => pair.every(({ received }) => received === 50_000));
@@ -132,12 +135,12 @@ describe('a session that hears', () => {
 
   test('answers to another attempt: nothing happens', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
-    const [caller, answerer] = joined.sessions;
+    const [dialer, acceptor] = joined.sessions;
     for (const kind of ['broken', 'closed', 'ready']) {
-      caller?.hear({ kind, attempt: 99, reason: '' });
-      answerer?.hear({ kind, attempt: 99, reason: '' });
+      dialer?.hear({ kind, attempt: 99, reason: '' });
+      acceptor?.hear({ kind, attempt: 99, reason: '' });
     }
-    caller?.hear({ ...accept, attempt: 99 });
+    dialer?.hear({ ...accept, attempt: 99 });
     assert.deepEqual(
       joined.sessions.map(({ state }) => state),
       ['up', 'up'],
@@ -149,21 +152,21 @@ describe('a session that hears', () => {
     ['a region that is shorter than its rings', 'transport.region.sizeBytes', 4096, /region of 4096 bytes/],
   ];
   for (const [name, path, value, reason] of unfit) {
-    test(`${name}: the peer lies`, async () => {
+    test(`${name}: a protocol error`, async () => {
       await using joined = await Joined.up({ devices: ['soft-tcp'] });
       const last = joined.said.find(({ body }) => 'kind' in body && body.kind === 'offer')?.body as Fields;
-      joined.answerer.sessions[0]?.hear({ ...changed(last, path, value), attempt: 7, isResumed: true });
-      assert.match(joined.answerer.lies[0] ?? '', reason);
+      joined.acceptor.sessions[0]?.hear({ ...changed(last, path, value), attempt: 7, isResumed: true });
+      assert.match(joined.acceptor.protocolErrors[0] ?? '', reason);
     });
   }
 
-  test('a read position that was never written: the peer lies, and its streams end', async () => {
+  test('a read position that was never written: a protocol error, and its streams end', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
-    const [client] = await joined.connect(joined.answerer);
+    const [client] = await joined.connect(joined.acceptor);
     const last = joined.said.find(({ body }) => 'kind' in body && body.kind === 'offer')?.body as Fields;
-    joined.answerer.sessions[0]?.hear({ ...changed(last, 'read.position', 30_000), attempt: 7, isResumed: true });
-    joined.answerer.sessions[0]?.hear({ kind: 'ready', attempt: 7 });
-    assert.match(joined.answerer.lies[0] ?? '', /read what was never written/);
+    joined.acceptor.sessions[0]?.hear({ ...changed(last, 'read.position', 30_000), attempt: 7, isResumed: true });
+    joined.acceptor.sessions[0]?.hear({ kind: 'ready', attempt: 7 });
+    assert.match(joined.acceptor.protocolErrors[0] ?? '', /its read position is past what was written/);
     await joined.until('its streams end', () => client.error !== '');
   });
 });

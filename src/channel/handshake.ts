@@ -8,8 +8,8 @@
 
 import { UsageError } from '../errors.ts';
 import { decodeQpEndpoint, encodeQpEndpoint, type QpEndpoint, type RemoteRegion } from '../verbs/index.ts';
-import { checkGeometry, type Geometry, LAYOUT_VERSION } from './layout.ts';
 import type { ReadState } from './link.ts';
+import { checkGeometry, type Geometry, LAYOUT_VERSION } from './region-layout.ts';
 import type { TransportOffer } from './transport.ts';
 
 export const MAX_DATA_QPS = 16;

@@ -5,13 +5,15 @@ import { constants } from 'node:os';
 import { describe, test } from 'node:test';
 import { storeRelease } from '../native/index.ts';
 import { Joined } from './fixtures/joined.ts';
-import { controlOffset, controlWords, OPEN_PAYLOAD_BYTES, recordKinds, recordWords, regionBytes } from './layout.ts';
 import type { Link } from './link.ts';
+import { OPEN_PAYLOAD_BYTES } from './open-record.ts';
+import { recordKinds, recordWords } from './record-layout.ts';
+import { controlOffset, controlWords, regionBytes } from './region-layout.ts';
 
 const { open, opened, data, shut, reset, credit, refused } = recordKinds;
 const BYTES = 60_000;
 
-/** What the caller's side does instead of what its streams want. */
+/** What the dialer's side does instead of what its streams want. */
 type Trick = (link: Link) => void;
 
 function put(link: Link, kind: number, stream: number, size = 0, allowance = -1): void {
@@ -29,19 +31,19 @@ async function play(trick: Trick, devices = ['soft-shm']): Promise<string[]> {
   await using joined = await Joined.up({ devices });
   joined.join({ devices });
   await joined.untilUp();
-  const beside = await joined.connect(joined.caller, 1);
+  const beside = await joined.connect(joined.dialer, 1);
   for (const program of beside) program.toSend = BYTES;
-  joined.answerer.refusal = constants.errno.ECONNREFUSED;
-  const [link] = joined.caller.sessions.map((session) => session.link ?? assert.fail());
+  joined.acceptor.refusal = constants.errno.ECONNREFUSED;
+  const [link] = joined.dialer.sessions.map((session) => session.link ?? assert.fail());
   trick(link);
-  joined.caller.wake();
+  joined.dialer.wake();
   await joined.until('the session beside it is done', () => beside.every(({ received }) => received === BYTES));
   for (let turns = 0; turns < 50; turns++) await joined.turn();
-  const [, unharmed] = joined.answerer.sessions;
+  const [, unharmed] = joined.acceptor.sessions;
   assert.equal(unharmed?.state, 'up');
-  // It ended; nobody closes the control connection here, so the caller begins anew.
-  if (joined.answerer.lies.length > 0) assert.ok(joined.answerer.states.includes('down'));
-  return joined.answerer.lies;
+  // It ended; nobody closes the control connection here, so the dialer begins anew.
+  if (joined.acceptor.protocolErrors.length > 0) assert.ok(joined.acceptor.states.includes('down'));
+  return joined.acceptor.protocolErrors;
 }
 
 describe('a peer that breaks the rules', () => {
@@ -99,48 +101,48 @@ describe('a peer that breaks the rules', () => {
   ];
   for (const [name, trick, reason] of tricks) {
     test(`${name} is a lie`, async () => {
-      const lies = await play(trick);
-      assert.equal(lies.length, 1);
-      assert.match(lies[0], reason);
+      const protocolErrors = await play(trick);
+      assert.equal(protocolErrors.length, 1);
+      assert.match(protocolErrors[0], reason);
     });
   }
 
   test('what may have crossed with our own end is no lie', async () => {
-    const lies = await play((link) => {
+    const protocolErrors = await play((link) => {
       put(link, credit, 2, 0, 5);
       put(link, reset, 2);
       put(link, reset, 1);
     });
-    assert.deepEqual(lies, []);
+    assert.deepEqual(protocolErrors, []);
   });
 
   test('a flood of calls is refused one by one', async () => {
-    const lies = await play((link) => {
+    const protocolErrors = await play((link) => {
       for (let index = 0; index < 400; index++) openOne(link, index * 2);
     });
-    assert.deepEqual(lies, []);
+    assert.deepEqual(protocolErrors, []);
   });
 
   for (const position of [2000, 0xffff_ffff]) {
     test(`an index of ${position} is a lie`, async () => {
       await using joined = await Joined.up({ devices: ['soft-tcp'] });
-      const { memory, outgoing } = joined.answerer.sessions[0]?.link ?? assert.fail();
+      const { memory, outgoing } = joined.acceptor.sessions[0]?.link ?? assert.fail();
       storeRelease(
         new Uint32Array(memory.buffer, controlOffset(outgoing.number), 2),
         controlWords.readPosition,
         position,
       );
-      joined.answerer.wake();
-      await joined.until('it is found out', () => joined.answerer.lies.length > 0);
-      assert.match(joined.answerer.lies[0] ?? '', /it says it has read what was never written/);
+      joined.acceptor.wake();
+      await joined.until('it is found out', () => joined.acceptor.protocolErrors.length > 0);
+      assert.match(joined.acceptor.protocolErrors[0] ?? '', /its read position is past what was written/);
     });
   }
 
   test('who overwrites what is on its way to it is found out when that is sent again', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
     const [, server] = await joined.connect();
-    const { outgoing, memory } = joined.answerer.sessions[0]?.link ?? assert.fail();
-    joined.caller.isPaused = true;
+    const { outgoing, memory } = joined.acceptor.sessions[0]?.link ?? assert.fail();
+    joined.dialer.isPaused = true;
     server.toSend = 5000;
     const before = outgoing.position;
     await joined.until('something is under way', () => outgoing.position > before + 10);
@@ -152,22 +154,22 @@ describe('a peer that breaks the rules', () => {
     const isBroken = ({ body }: { body: object }): boolean => 'kind' in body && body.kind === 'broken';
     await joined.until('the break is noticed', () => joined.said.some(isBroken));
     // The peer hears of that before it reads.
-    joined.caller.sessions[0]?.hear(joined.said.find(isBroken)?.body ?? {});
-    joined.caller.isPaused = false;
-    await joined.until('it is found out', () => joined.answerer.lies.length > 0);
-    assert.match(joined.answerer.lies[0] ?? '', /overwritten what was on its way/);
+    joined.dialer.sessions[0]?.hear(joined.said.find(isBroken)?.body ?? {});
+    joined.dialer.isPaused = false;
+    await joined.until('it is found out', () => joined.acceptor.protocolErrors.length > 0);
+    assert.match(joined.acceptor.protocolErrors[0] ?? '', /overwritten what was on its way/);
   });
 
   test('a region full of noise ends its own session at most', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
     joined.join({ devices: ['soft-tcp'] });
     await joined.untilUp();
-    const { memory, options } = joined.answerer.sessions[0]?.link ?? assert.fail();
+    const { memory, options } = joined.acceptor.sessions[0]?.link ?? assert.fail();
     new Uint32Array(memory.buffer).fill(0x0505_0505);
     assert.equal(memory.sizeBytes >= regionBytes(options.geometry), true);
-    joined.answerer.wake();
-    await joined.until('it is found out', () => joined.answerer.lies.length > 0);
-    const pair = await joined.connect(joined.caller, 1);
+    joined.acceptor.wake();
+    await joined.until('it is found out', () => joined.acceptor.protocolErrors.length > 0);
+    const pair = await joined.connect(joined.dialer, 1);
     for (const program of pair) program.toSend = BYTES;
     await joined.until('the session beside it works', () => pair.every(({ received }) => received === BYTES));
   });

@@ -5,7 +5,8 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { RingPair } from './fixtures/ring-pair.ts';
 import { nexts } from './incoming-ring.ts';
-import { type Geometry, payloadOf, readerModes, recordKinds, recordWords, ringOffset } from './layout.ts';
+import { payloadOf, recordKinds, recordWords } from './record-layout.ts';
+import { type Geometry, readerModes, ringOffset } from './region-layout.ts';
 
 const geometry: Geometry = { slotBytes: 64, slots: 32, maxRecordSlots: 4 };
 const BASE = ringOffset(0, geometry);
@@ -13,7 +14,7 @@ const END = BASE + geometry.slots * geometry.slotBytes;
 const word = fc.oneof(fc.integer({ min: 0, max: 0xffff_ffff }), fc.integer({ min: 0, max: 40 }));
 
 /** Writes the header of the next record by hand. */
-function forge(pair: RingPair, fields: Partial<Record<keyof typeof recordWords, number>>, trailerAt = 0): void {
+function forge(pair: RingPair, fields: Partial<Record<keyof typeof recordWords, number>>, proofAt = 0): void {
   const at = (pair.incoming.cursor & (geometry.slots - 1)) * (geometry.slotBytes / 4) + BASE / 4;
   const whole = {
     sequence: pair.incoming.sequence,
@@ -23,12 +24,12 @@ function forge(pair: RingPair, fields: Partial<Record<keyof typeof recordWords, 
     slots: 1,
     credit: 0,
     value: 0,
-    check: fields.sequence ?? pair.incoming.sequence,
+    proof: fields.sequence ?? pair.incoming.sequence,
   };
   for (const [name, index] of Object.entries(recordWords)) {
     pair.words[at + index] = { ...whole, ...fields }[name as keyof typeof recordWords];
   }
-  pair.words[at + 8 + trailerAt] = pair.incoming.sequence;
+  pair.words[at + 8 + proofAt] = pair.incoming.sequence;
 }
 
 function assertSane({ incoming }: RingPair): void {
@@ -39,7 +40,7 @@ function assertSane({ incoming }: RingPair): void {
 }
 
 describe('a ring that a stranger writes', () => {
-  const lies: readonly [string, Parameters<typeof forge>[1], RegExp][] = [
+  const protocolErrors: readonly [string, Parameters<typeof forge>[1], RegExp][] = [
     ['a sequence that is not due', { sequence: 9 }, /record 9 where 1 is due/],
     ['no kind', { kind: 0 }, /of kind 0/],
     ['an unknown kind', { kind: 11 }, /of kind 11/],
@@ -53,7 +54,7 @@ describe('a ring that a stranger writes', () => {
     ['a pad that ends early', { kind: recordKinds.pad, slots: 3 }, /of 3 slots, 32 before the end/],
     ['a pad with bytes', { kind: recordKinds.pad, slots: 32, size: 8 }, /of 32 slots/],
   ];
-  for (const [name, fields, problem] of lies) {
+  for (const [name, fields, problem] of protocolErrors) {
     test(`${name} is a problem`, () => {
       using pair = new RingPair(geometry, true);
       forge(pair, fields);
@@ -115,14 +116,14 @@ describe('a ring that a stranger writes', () => {
       credit: word,
       value: word,
       isDue: fc.boolean(),
-      trailerAt: fc.nat({ max: 60 }),
+      proofAt: fc.nat({ max: 60 }),
     });
     fc.assert(
       fc.property(fc.array(header, { minLength: 1, maxLength: 40 }), ({ length, ...headers }) => {
         using pair = new RingPair(geometry, true);
         for (let index = 0; index < length; index++) {
-          const { isDue, trailerAt, ...fields } = headers[index];
-          forge(pair, isDue ? fields : { ...fields, sequence: fields.value }, trailerAt);
+          const { isDue, proofAt, ...fields } = headers[index];
+          forge(pair, isDue ? fields : { ...fields, sequence: fields.value }, proofAt);
           const before = pair.incoming.cursor;
           const state = pair.incoming.next();
           if (state === nexts.record) assertSane(pair);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { HugeRings } from './huge-rings.ts';
-import type { Geometry } from './layout.ts';
+import type { Geometry } from './region-layout.ts';
 
 const MIB = 1024 * 1024;
 

@@ -2,7 +2,7 @@
 // Most rings carry little and have touched few of their pages, so this is not done ahead.
 
 import { HUGE_PAGE_BYTES, type SharedMemory } from '../native/index.ts';
-import { type Geometry, type RingNumber, ringOffset } from './layout.ts';
+import { type Geometry, type RingNumber, ringOffset } from './region-layout.ts';
 
 /** So often bytes have filled the ring. */
 const ROUNDS = 16;

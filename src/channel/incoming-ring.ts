@@ -3,19 +3,16 @@
 import { loadAcquire, type SharedMemory } from '../native/index.ts';
 import {
   FLAG_CREDIT,
-  type Geometry,
   HEADER_BYTES,
   MAX_KIND,
   nextSequence,
-  type RingNumber,
+  proofOf,
+  proofOffset,
   recordKinds,
   recordWords,
-  ringOffset,
-  ringStart,
   slotsFor,
-  trailerOf,
-  trailerOffset,
-} from './layout.ts';
+} from './record-layout.ts';
+import { type Geometry, type RingNumber, ringOffset, ringStart } from './region-layout.ts';
 
 /** Of `IncomingRing.next`. */
 export const nexts = { nothing: 0, record: 1, broken: 2 } as const;
@@ -90,8 +87,8 @@ export class IncomingRing {
     const sequence = loadAcquire(words, start);
     if (sequence === 0) return nexts.nothing;
     // A header that is still being copied into our memory says nothing yet, not even by its sequence.
-    const whole = trailerOf(sequence, this.#salt);
-    if (loadAcquire(words, start + recordWords.check) !== whole) return nexts.nothing;
+    const whole = proofOf(sequence, this.#salt);
+    if (loadAcquire(words, start + recordWords.proof) !== whole) return nexts.nothing;
     if (sequence !== this.#sequence) return this.#broken(`record ${sequence} where ${this.#sequence} is due`);
     const kindAndFlags = words[start + recordWords.kind];
     const kind = kindAndFlags & 0xff;
@@ -107,7 +104,7 @@ export class IncomingRing {
     if (size > slots * slotBytes || (!isPad && slotsFor(size, slotBytes) !== slots)) {
       return this.#broken(`${size} bytes in ${slots} slots`);
     }
-    const trailer = loadAcquire(words, start + (trailerOffset(size) >>> 2));
+    const trailer = loadAcquire(words, start + (proofOffset(size) >>> 2));
     if (trailer !== whole) return nexts.nothing;
     this.kind = kind;
     this.stream = words[start + recordWords.stream];

@@ -2,7 +2,7 @@
 
 import { storeRelease } from '../native/index.ts';
 import type { IncomingRing } from './incoming-ring.ts';
-import { controlWords } from './layout.ts';
+import { controlWords } from './region-layout.ts';
 
 /** How the peer's control words are reached. */
 export interface ControlPath {

@@ -1,34 +1,34 @@
-// What the links of a lane share: its loop, its memory, and the last words of streams that were reset.
+// What the links of a lane share: the event loop, the memory for held bytes, and the drain of reset streams.
 
-import { BufferPool, type EventLoop, LastWords } from '../loop/index.ts';
+import { BufferPool, type EventLoop, ResetDrain } from '../loop/index.ts';
 import { RangeList } from '../native/index.ts';
 import { MemoryBudget } from './credits.ts';
 
 /** Small, because each slow stream has at least one. */
 const HELD_BUFFER_BYTES = 64 * 1024;
 
-export interface PartsOptions {
+export interface LinkContextOptions {
   readonly memoryBytes: number;
   readonly recordsPerSend: number;
 }
 
-export class LaneParts implements Disposable {
-  readonly lane: EventLoop;
+export class LinkContext implements Disposable {
+  readonly loop: EventLoop;
   readonly pool = new BufferPool(HELD_BUFFER_BYTES);
   readonly budget: MemoryBudget;
   /** For one gathered send at a time. */
   readonly ranges: RangeList;
-  readonly lastWords: LastWords;
+  readonly resetDrain: ResetDrain;
 
-  constructor(lane: EventLoop, options: PartsOptions) {
-    this.lane = lane;
+  constructor(loop: EventLoop, options: LinkContextOptions) {
+    this.loop = loop;
     this.budget = new MemoryBudget(options.memoryBytes);
     this.ranges = new RangeList(options.recordsPerSend);
-    this.lastWords = new LastWords(lane);
+    this.resetDrain = new ResetDrain(loop);
   }
 
   close(): void {
-    this.lastWords.close();
+    this.resetDrain.close();
     this.pool.close();
     this.ranges.close();
   }

@@ -1,39 +1,36 @@
-// A link: one lane's channel to one peer. Its session, the rings and the streams, outlives transports: when one breaks,
-// the next goes on where it stopped.
+// A link: the channel between a lane and a lane of a peer. Rings and streams outlive transports: when one breaks, the next goes on
+// where it stopped.
 
 import { constants } from 'node:os';
 import { type Address, monotonicNs, SharedMemory, Socket } from '../native/index.ts';
-import { addressOf, type IpEndpoint } from '../steering/index.ts';
+import { ControlRecordWriter } from './control-record-writer.ts';
 import { LEAST_WINDOW_BYTES } from './credits.ts';
 import { Flusher } from './flusher.ts';
 import { HugeRings } from './huge-rings.ts';
 import { IncomingRing } from './incoming-ring.ts';
 import { Indexer } from './indexer.ts';
+import type { LinkContext } from './link-context.ts';
+import { CoherentNotifier, type Notifier, WireNotifier } from './notifier.ts';
+import { OPEN_PAYLOAD_BYTES, readOpen } from './open-record.ts';
+import { OutgoingRing } from './outgoing-ring.ts';
+import { Reader, type ReaderEvents } from './reader.ts';
+import { payloadOf, recordKinds } from './record-layout.ts';
 import {
   CONTROL_WORDS,
   controlOffset,
   type Geometry,
-  OPEN_ENDPOINT_WORDS,
-  OPEN_PAYLOAD_BYTES,
-  payloadOf,
   type RingNumber,
   readerModes,
-  recordKinds,
   regionBytes,
   ringStart,
-} from './layout.ts';
-import type { LaneParts } from './link-context.ts';
-import { CoherentNotifier, type Notifier, WireNotifier } from './notifier.ts';
-import { OutgoingRing } from './outgoing-ring.ts';
-import { Reader, type ReaderEvents } from './reader.ts';
-import { Stream, type StreamAbout, type StreamOwner } from './stream.ts';
+} from './region-layout.ts';
+import { Stream, type StreamInfo, type StreamOwner } from './stream.ts';
 import { StreamTable } from './stream-table.ts';
 import type { Transport } from './transport.ts';
-import { Writer } from './writer.ts';
 
-/** The kernel has no greater ones. */
+/** The kernel has no greater errno. */
 const MAX_ERRNO = 4096;
-/** As much work as a record of its own. */
+/** So many bytes count as much work as one record. */
 const MANY_BYTES = 16 * 1024;
 
 export interface LinkOptions {
@@ -42,27 +39,37 @@ export interface LinkOptions {
   readonly pollAfter: number;
   readonly firstWindowBytes: number;
   readonly windowBytes: number;
-  /** Of the session: see `RingStart`. */
+  /** Of the session; see `RingStart`. */
   readonly salt: number;
 }
 
-/** What a link asks of its lane. */
-export interface LinkEvents {
-  /** A program of the peer's host calls: a socket on its way to the server, or the errno why not. */
-  onCall(client: Address, original: Address): { socket: Socket; isConnecting: boolean; about: StreamAbout } | number;
-  onSocketClosed(stream: Stream): void;
-  /** The transport does not work any more; `isLie`: because the peer breaks the rules. */
-  onBroken(reason: string, isLie: boolean): void;
+/** A socket that is connected to a server of this host, or about to be. */
+export interface Leg {
+  readonly socket: Socket;
+  readonly isConnecting: boolean;
+  readonly info: StreamInfo;
 }
 
-/** Where the reading stands: what the other side must send again starts here. */
+/** The lane, as its links see it. */
+export interface LinkHost {
+  /** A client of the peer's host connects to a server of this one. Returns the leg, or the errno with which the client is refused. */
+  dialServer(client: Address, original: Address): Leg | number;
+  onSocketClosed(stream: Stream): void;
+}
+
+export interface LinkEvents {
+  /** The transport does not work any more; `isProtocolError`: because of what the peer sent. */
+  onBroken(reason: string, isProtocolError: boolean): void;
+}
+
+/** How far a side has read: what the other side must send again starts here. */
 export interface ReadState {
   readonly position: number;
   readonly sequence: number;
 }
 
 export class Link implements StreamOwner, ReaderEvents, Disposable {
-  readonly parts: LaneParts;
+  readonly context: LinkContext;
   readonly isDialer: boolean;
   readonly memory: SharedMemory;
   readonly #words: Uint32Array;
@@ -72,11 +79,12 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   readonly firstWindowBytes: number;
   readonly windowBytes: number;
   readonly options: LinkOptions;
+  readonly #host: LinkHost;
   readonly #events: LinkEvents;
   readonly #streams: StreamTable<Stream>;
-  /** Sockets that outlive their streams' names. */
+  /** Streams whose socket is open; it may outlive the stream id. */
   readonly #sockets = new Set<Stream>();
-  readonly #writer: Writer;
+  readonly #writer: ControlRecordWriter;
   readonly #flusher: Flusher;
   readonly #reader: Reader;
   readonly #indexer: Indexer;
@@ -84,20 +92,21 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   #transport: Transport | undefined;
   #notifier: Notifier | undefined;
   #isClosed = false;
-  /** What the peer has not read is with us, whatever becomes of the transport. */
+  /** Records that the peer has not read are in our own memory, whatever becomes of the transport. */
   #isHome = true;
   #pingSentNs = 0;
-  /** Of those that were read and written, in the turns before. */
+  /** Bytes moved in earlier turns. */
   #countedBytes = 0;
-  /** The last that was answered. */
+  /** When the last ping was sent that has been answered. */
   heardNs = 0;
   roundTripUs = -1;
 
-  constructor(parts: LaneParts, isDialer: boolean, options: LinkOptions, events: LinkEvents) {
+  constructor(context: LinkContext, isDialer: boolean, options: LinkOptions, host: LinkHost, events: LinkEvents) {
     const { geometry } = options;
-    this.parts = parts;
+    this.context = context;
     this.isDialer = isDialer;
     this.options = options;
+    this.#host = host;
     this.#events = events;
     this.memory = SharedMemory.create({ sizeBytes: regionBytes(geometry), name: 'channel' });
     this.#words = new Uint32Array(this.memory.buffer);
@@ -108,9 +117,9 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.firstWindowBytes = options.firstWindowBytes;
     this.windowBytes = options.windowBytes;
     this.#streams = new StreamTable<Stream>(isDialer);
-    this.#writer = new Writer(this.outgoing);
+    this.#writer = new ControlRecordWriter(this.outgoing);
     this.#flusher = new Flusher(this.outgoing, options);
-    this.#reader = new Reader(this.incoming, parts.ranges, this);
+    this.#reader = new Reader(this.incoming, context.ranges, this);
     this.#indexer = new Indexer(this.incoming);
     this.#pages = new HugeRings(this.memory, geometry);
   }
@@ -140,20 +149,17 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     return { position: this.incoming.position, sequence: this.incoming.sequence };
   }
 
-  /** Connects a program of this host to a server of the peer's. False when there are too many streams. */
-  open(socket: Socket, about: StreamAbout): boolean {
+  /** Opens a stream for a client of this host, to a server of the peer's. False when there are too many streams. */
+  open(socket: Socket, info: StreamInfo): boolean {
     const id = this.#streams.allocate();
     if (id < 0) return false;
-    const stream = new Stream(id, this, socket, about, LEAST_WINDOW_BYTES, false);
+    const stream = new Stream(id, this, socket, info, LEAST_WINDOW_BYTES, false);
     this.#streams.set(stream);
     this.#sockets.add(stream);
     return true;
   }
 
-  /**
-   * Goes on with a new transport, both sides of which are connected. `peer` is where the peer's reading stands. False when
-   * that cannot be: it has read what was never written.
-   */
+  /** Goes on with a new transport, both sides of which are connected. `peer` is how far the peer has read. False when that cannot be. */
   resume(transport: Transport, peer: ReadState): boolean {
     this.suspend();
     const { outgoing, incoming } = this;
@@ -181,20 +187,20 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     return true;
   }
 
-  /** Nothing is read or sent until the next transport; programs' bytes wait. The transport is its owner's to close. */
+  /** Nothing is read or sent until the next transport; data of programs waits. The session closes the transport. */
   suspend(): void {
     this.#transport = undefined;
     this.#notifier = undefined;
-    // Programs go on writing, and the peer's memory is about to be unmapped.
+    // Programs go on sending, and the peer's memory is about to be unmapped.
     this.#isHome = this.#isHome && this.outgoing.moveTo(this.memory);
   }
 
-  /** Nobody writes into our memory now, and the peer will send again what was not read: see `readState`. */
+  /** Clears the incoming ring, which nobody writes now: the peer sends again what was not read (see `readState`). */
   forgetUnread(): void {
     this.incoming.wipe();
   }
 
-  /** One turn of all stages. How much was done: records, and more for those with many bytes. */
+  /** One turn of all stages. Returns how much was done: records, and more for those with many bytes. */
   turn(isPolling: boolean): number {
     const transport = this.#transport;
     const notifier = this.#notifier;
@@ -209,7 +215,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     }
     notifier.awake(transport, done > 0);
     if (!this.outgoing.refresh()) {
-      this.#events.onBroken('it says it has read what was never written', true);
+      this.#events.onBroken('its read position is past what was written', true);
       return 1;
     }
     done += this.#writer.write();
@@ -220,14 +226,14 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     return done + Math.floor((this.#countedBytes - before) / MANY_BYTES);
   }
 
-  /** True when the peer waits for the room that there is now. */
+  /** True when the peer waits for room, which there is now. */
   #index(transport: Transport, notifier: Notifier): boolean {
     if (!this.#indexer.isDue && !(this.#indexer.hasNews && notifier.isRoomWanted)) return false;
     this.#indexer.publish(transport, notifier.mode);
     return notifier.mustNotifyRoom();
   }
 
-  /** What programs sent meanwhile goes out. */
+  /** Sends what programs wrote meanwhile. */
   flush(): void {
     if (this.#transport !== undefined && this.#notifier !== undefined) this.#flush(this.#transport, this.#notifier);
   }
@@ -236,7 +242,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     if (!this.#flusher.hasWork && !isRoomNews) return;
     if (transport.window !== undefined) this.#flusher.tell(transport, notifier, isRoomNews);
     else if (!this.#flusher.flush(transport, notifier)) {
-      this.#events.onBroken('it has overwritten what was on its way to it', true);
+      this.#events.onBroken('it has overwritten records that were on their way to it', true);
     }
   }
 
@@ -244,33 +250,33 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   prepareSleep(): boolean {
     const transport = this.#transport;
     if (transport === undefined || this.#notifier === undefined) return true;
-    // In shared memory the bell wakes us, and nothing of importance completes.
+    // In shared memory the doorbell wakes us, and no completion matters.
     if (transport.window === undefined) {
       transport.arm();
       transport.poll();
     }
     const notifier = this.#notifier;
     if (notifier === undefined || this.#writer.hasWork) return false;
-    // What just completed may be what records waited for.
+    // A completion may have made room for records that waited.
     this.#flush(transport, notifier);
     if (this.#notifier === undefined || (this.#flusher.hasWork && transport.inFlight === 0)) return false;
     if (this.#writer.isWaitingForRoom && !notifier.prepareRoomWait()) return false;
     return notifier.prepareSleep(transport);
   }
 
-  /** Now and then. */
+  /** Several times a second: huge pages, the index, a ping. */
   beat(nowNs: number): void {
     if (this.#transport === undefined || this.#notifier === undefined) return;
     this.#pages.consider(this.incoming.number, this.#reader.bytes);
-    // In shared memory the peer's is written instead.
+    // In shared memory the peer's copy is written instead.
     if (this.#transport.window === undefined) this.#pages.consider(this.outgoing.number, this.#writer.bytes);
-    // Also of a few records: so that what the peer shows of its ring is true.
+    // However few records were read: what the peer's status says of its ring is then true.
     if (this.#indexer.hasNews) this.#indexer.publish(this.#transport, this.#notifier.mode);
     this.#pingSentNs = nowNs;
-    this.#writer.sound(recordKinds.ping, (nowNs / 1000) >>> 0);
+    this.#writer.enqueuePing(recordKinds.ping, (nowNs / 1000) >>> 0);
   }
 
-  /** Everything is over: the peer is gone, or broke the rules. The memory is freed by `free`. */
+  /** Ends all streams: the peer is gone, or made a protocol error. `free` frees the memory. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -304,8 +310,8 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
 
   // StreamOwner
 
-  speak(stream: Stream): void {
-    this.#writer.speak(stream);
+  enqueue(stream: Stream): void {
+    this.#writer.enqueue(stream);
   }
 
   waitForRoom(stream: Stream): void {
@@ -313,17 +319,16 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   }
 
   wrote(sizeBytes: number): void {
-    this.#writer.records++;
-    this.#writer.bytes += sizeBytes;
+    this.#writer.countData(sizeBytes);
   }
 
-  nameFree(stream: Stream): void {
+  idFree(stream: Stream): void {
     this.#streams.delete(stream);
   }
 
   socketClosed(stream: Stream): void {
     this.#sockets.delete(stream);
-    this.#events.onSocketClosed(stream);
+    this.#host.onSocketClosed(stream);
   }
 
   // ReaderEvents
@@ -336,7 +341,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     const { credit, value } = this.incoming;
     if (kind === recordKinds.open) return this.#onOpen(id, credit);
     if (kind === recordKinds.ping) {
-      this.#writer.sound(recordKinds.pong, value);
+      this.#writer.enqueuePing(recordKinds.pong, value);
       return '';
     }
     if (kind === recordKinds.pong) {
@@ -345,7 +350,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     }
     const stream = this.#streams.get(id);
     if (stream === undefined) {
-      // Said before the peer knew that the stream was over.
+      // The peer wrote it before it knew that the stream was over.
       const isLate = kind === recordKinds.credit || kind === recordKinds.reset;
       return isLate ? '' : `kind ${kind} of stream ${id}, which is not open`;
     }
@@ -354,7 +359,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     else if (kind === recordKinds.shut) stream.onShut();
     else if (kind === recordKinds.reset) stream.onReset();
     else if (kind === recordKinds.refused) {
-      // Whatever number the peer says, it could not call.
+      // Whatever number the peer sent, its server was not reached.
       stream.refusal = value > 0 && value < MAX_ERRNO ? value : constants.errno.ECONNREFUSED;
       stream.onReset();
     }
@@ -363,7 +368,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
 
   #onPong(value: number): void {
     const sent = (this.#pingSentNs / 1000) >>> 0;
-    // A ping of before a long recovery says nothing of what was heard since.
+    // A ping that was sent before a long recovery is older than what was heard since.
     this.heardNs = Math.max(this.heardNs, this.#pingSentNs);
     if (sent === value) this.roundTripUs = (monotonicNs() - this.#pingSentNs) / 1000;
   }
@@ -372,30 +377,21 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     const { incoming } = this;
     if (!this.#streams.isFreeForPeer(id)) return `stream ${id} is opened a second time`;
     if (incoming.size !== OPEN_PAYLOAD_BYTES || credit < 0) return `stream ${id} is opened without its addresses`;
-    const from = this.#endpointAt(0);
-    const to = this.#endpointAt(OPEN_ENDPOINT_WORDS);
-    const port = Math.max(from.port, to.port);
-    if (port > 65_535) return `stream ${id} is opened to port ${port}`;
-    const [client, original] = [addressOf(from), addressOf(to)];
-    const call = this.#events.onCall(client, original);
-    if (typeof call === 'number') {
-      const about = { client, original, local: client, isOpener: false, command: '', pid: 0 };
-      const refused = new Stream(id, this, new Socket(-1), about, credit, false);
+    const open = readOpen(this.#words, incoming.payloadOffset);
+    if (typeof open === 'string') return `stream ${id} is opened to ${open}`;
+    const { client, original } = open;
+    const leg = this.#host.dialServer(client, original);
+    if (typeof leg === 'number') {
+      const info = { client, original, local: client, isOpener: false, command: '', pid: 0 };
+      const refused = new Stream(id, this, new Socket(-1), info, credit, false);
       this.#streams.set(refused);
-      refused.refuse(call);
+      refused.refuse(leg);
       return '';
     }
-    const stream = new Stream(id, this, call.socket, call.about, credit, call.isConnecting);
+    const stream = new Stream(id, this, leg.socket, leg.info, credit, leg.isConnecting);
     this.#streams.set(stream);
     this.#sockets.add(stream);
-    if (!call.isConnecting) stream.answered();
+    if (!leg.isConnecting) stream.connected();
     return '';
-  }
-
-  /** Of an OPEN, so many words in. The peer can write there at any time: each word is read once. */
-  #endpointAt(word: number): IpEndpoint {
-    const at = this.incoming.payloadOffset / 4 + word;
-    const [a, b, c, d, port] = this.#words.subarray(at, at + OPEN_ENDPOINT_WORDS);
-    return { address: [a, b, c, d], port };
   }
 }

@@ -15,9 +15,10 @@ import {
 import { explore } from './fixtures/explore.ts';
 import { type WireOmission, WireRun, type WireStep, wireOmissions } from './fixtures/wire-run.ts';
 import { IncomingRing } from './incoming-ring.ts';
-import { CONTROL_WORDS, controlOffset, controlWords, readerModes, recordKinds, regionBytes } from './layout.ts';
 import { CoherentNotifier } from './notifier.ts';
 import { OutgoingRing } from './outgoing-ring.ts';
+import { recordKinds } from './record-layout.ts';
+import { CONTROL_WORDS, controlOffset, controlWords, readerModes, regionBytes } from './region-layout.ts';
 
 const { readPosition, readerMode, writerWaits } = controlWords;
 const geometry = { slotBytes: 64, slots: SLOTS, maxRecordSlots: 2 };

@@ -15,8 +15,8 @@
 import { compareExchange, loadAcquire, storeRelease } from '../native/index.ts';
 import type { IncomingRing } from './incoming-ring.ts';
 import type { ControlPath } from './indexer.ts';
-import { controlWords, readerModes } from './layout.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
+import { controlWords, readerModes } from './region-layout.ts';
 
 export interface Notifier {
   /** What this side, as the reader, has told the peer. */

@@ -2,23 +2,18 @@
 
 import { copyMemory, loadAcquire, type SharedMemory, storeRelease } from '../native/index.ts';
 import {
-  controlOffset,
-  controlWords,
   FLAG_CREDIT,
-  type Geometry,
   HEADER_BYTES,
   nextSequence,
   payloadOf,
-  type RingNumber,
+  proofOf,
+  proofOffset,
   recordKinds,
   recordWords,
-  ringOffset,
-  ringStart,
   sequenceBefore,
   slotsFor,
-  trailerOf,
-  trailerOffset,
-} from './layout.ts';
+} from './record-layout.ts';
+import { controlOffset, controlWords, type Geometry, type RingNumber, ringOffset, ringStart } from './region-layout.ts';
 
 /** Below this much room before the end of the ring, a record of data starts at the beginning. */
 const SHORT_END_BYTES = 16 * 1024;
@@ -177,30 +172,30 @@ export class OutgoingRing {
     const slots = slotsFor(sizeBytes, this.#slotBytes);
     const words = this.#words;
     const start = (this.#base + (this.#position & this.#mask) * this.#slotBytes) >>> 2;
-    const whole = trailerOf(this.#sequence, this.#salt);
-    words[start + (trailerOffset(sizeBytes) >>> 2)] = whole;
+    const whole = proofOf(this.#sequence, this.#salt);
+    words[start + (proofOffset(sizeBytes) >>> 2)] = whole;
     words[start + recordWords.kind] = credit < 0 ? kind : kind | (FLAG_CREDIT << 8);
     words[start + recordWords.stream] = stream;
     words[start + recordWords.size] = sizeBytes;
     words[start + recordWords.slots] = slots;
     words[start + recordWords.credit] = credit < 0 ? 0 : credit;
     words[start + recordWords.value] = value;
-    words[start + recordWords.check] = whole;
+    words[start + recordWords.proof] = whole;
     this.#publish(start, slots);
   }
 
   #pad(slots: number): void {
     const words = this.#words;
     const start = (this.#base + (this.#position & this.#mask) * this.#slotBytes) >>> 2;
-    const whole = trailerOf(this.#sequence, this.#salt);
+    const whole = proofOf(this.#sequence, this.#salt);
     words[start + recordWords.kind] = recordKinds.pad;
     words[start + recordWords.stream] = 0;
     words[start + recordWords.size] = 0;
     words[start + recordWords.slots] = slots;
     words[start + recordWords.credit] = 0;
     words[start + recordWords.value] = 0;
-    words[start + recordWords.check] = whole;
-    words[start + (trailerOffset(0) >>> 2)] = whole;
+    words[start + recordWords.proof] = whole;
+    words[start + (proofOffset(0) >>> 2)] = whole;
     this.#publish(start, slots);
   }
 

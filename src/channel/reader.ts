@@ -2,7 +2,7 @@
 
 import type { RangeList } from '../native/index.ts';
 import { type IncomingRing, nexts } from './incoming-ring.ts';
-import { recordKinds } from './layout.ts';
+import { recordKinds } from './record-layout.ts';
 import type { Stream } from './stream.ts';
 
 /** Records that one link may read before the others of the lane have their turn. */

@@ -27,7 +27,7 @@ async function assertAllWhole(joined: Joined, programs: readonly Program[]): Pro
   await joined.until('all is said', () => programs.every(({ isDone }) => isDone));
   for (const { received, error } of programs) assert.deepEqual([received, error], [BYTES, '']);
   assert.deepEqual(
-    joined.sides.map(({ lies }) => lies),
+    joined.sides.map(({ protocolErrors }) => protocolErrors),
     [[], []],
   );
   await joined.assertNothingIsLeft();
@@ -42,7 +42,7 @@ async function underWay(joined: Joined, programs: readonly Program[], bytes = 10
 
 describe('a peer that is gone', () => {
   test('streams are reset once the time for recovery is over, and nothing is left of them', async () => {
-    await using joined = await Joined.up({ devices: ['soft-tcp'], caller: impatient, answerer: impatient });
+    await using joined = await Joined.up({ devices: ['soft-tcp'], dialer: impatient, acceptor: impatient });
     const programs = await talkers(joined, 4);
     await underWay(joined, programs);
     joined.isControlUp = false;
@@ -58,25 +58,25 @@ describe('a peer that is gone', () => {
   });
 
   test('it is noticed by pings that stay unanswered', async () => {
-    await using joined = await Joined.up({ devices: ['soft-tcp'], caller: impatient, answerer: impatient });
+    await using joined = await Joined.up({ devices: ['soft-tcp'], dialer: impatient, acceptor: impatient });
     const [client] = await joined.connect();
     joined.hasClock = true;
-    joined.answerer.isPaused = true;
+    joined.acceptor.isPaused = true;
     await joined.until('the program is reset', () => client.error !== '');
-    joined.answerer.isPaused = false;
+    joined.acceptor.isPaused = false;
     await joined.untilUp();
     await joined.assertNothingIsLeft();
   });
 
   test('a side that was up when the offer came, and then hears nothing more, gives up, too', async () => {
-    await using joined = await Joined.up({ devices: ['soft-tcp'], answerer: { recoveryNs: 1e8 } });
+    await using joined = await Joined.up({ devices: ['soft-tcp'], acceptor: { recoveryNs: 1e8 } });
     const [, server] = await joined.connect();
     joined.breakOne(0);
-    await joined.until('it has heard the offer', () => joined.answerer.sessions[0]?.state === 'recovering');
-    joined.caller.isPaused = true;
+    await joined.until('it has heard the offer', () => joined.acceptor.sessions[0]?.state === 'recovering');
+    joined.dialer.isPaused = true;
     joined.hasClock = true;
     await joined.until('the server is reset', () => server.error !== '');
-    joined.caller.isPaused = false;
+    joined.dialer.isPaused = false;
     await joined.untilUp();
     await joined.assertNothingIsLeft();
   });
@@ -85,8 +85,8 @@ describe('a peer that is gone', () => {
     await using joined = await Joined.up();
     const programs = await talkers(joined, 4);
     await underWay(joined, programs);
-    joined.answerer.sessions[0]?.peerUp(false);
-    joined.caller.sessions[0]?.peerUp(false);
+    joined.acceptor.sessions[0]?.peerUp(false);
+    joined.dialer.sessions[0]?.peerUp(false);
     await joined.until('all are reset', () => programs.every(({ error }) => error !== ''));
     await joined.untilUp();
     await joined.assertNothingIsLeft();
@@ -98,7 +98,7 @@ describe('a peer that is gone', () => {
     const programs = await talkers(joined, 2);
     await underWay(joined, programs);
     joined.isControlLossy = true;
-    joined.answerer.sessions[0]?.close('for the test');
+    joined.acceptor.sessions[0]?.close('for the test');
     joined.isControlLossy = false;
     joined.hasClock = true;
     await joined.until('all are reset', () => programs.every(({ error }) => error !== ''));
@@ -110,20 +110,20 @@ describe('a peer that is gone', () => {
 describe('what is left when a session ends', () => {
   test('bytes of a stream that both have ended still reach the program', async () => {
     const roomy = { firstWindowBytes: 1 << 20, windowBytes: 1 << 20 };
-    await using joined = await Joined.up({ caller: roomy, answerer: roomy, memoryBytes: 1 << 24 });
+    await using joined = await Joined.up({ dialer: roomy, acceptor: roomy, memoryBytes: 1 << 24 });
     const [client, server] = await joined.connect();
     client.toSend = 900_000;
     for (const program of [client, server]) program.ending = 'shut';
     server.receiveBytes = 0;
-    const [stream] = joined.answerer.sessions[0]?.link?.streams ?? [];
+    const [stream] = joined.acceptor.sessions[0]?.link?.streams ?? [];
     await joined.until('both have ended', () => joined.sessions.every(({ link }) => link?.streamCount === 0));
     assert.ok(stream !== undefined && stream.heldBytes > 0, 'some of it is held');
-    joined.answerer.sessions[0]?.close('for the test');
+    joined.acceptor.sessions[0]?.close('for the test');
     server.receiveBytes = 32_768;
     await joined.until('the server has everything', () => server.isDone);
     assert.deepEqual([server.received, server.isEnded, server.error], [900_000, true, '']);
     await joined.until('the socket is closed', () => stream.isClosed);
-    assert.equal(joined.answerer.parts.pool.borrowedCount, 0);
+    assert.equal(joined.acceptor.context.pool.borrowedCount, 0);
   });
 
   test('a stream that is closed in the middle is reset on both sides', async () => {
@@ -131,7 +131,7 @@ describe('what is left when a session ends', () => {
     const pair = await joined.connect();
     for (const program of pair) program.toSend = BYTES;
     await underWay(joined, pair, 20_000);
-    joined.caller.sessions[0]?.close('for the test');
+    joined.dialer.sessions[0]?.close('for the test');
     await joined.until('both are reset', () => pair.every(({ error }) => error !== ''));
     await joined.assertNothingIsLeft();
   });
@@ -141,27 +141,27 @@ describe('a device that is gone', () => {
   test('the next one of the list takes over, and no byte is lost', async () => {
     await using joined = await Joined.up({ devices: ['soft-shm', 'soft-tcp'] });
     const programs = await talkers(joined, 4);
-    assert.equal(joined.caller.sessions[0]?.wire, 'shm');
+    assert.equal(joined.dialer.sessions[0]?.wire, 'shm');
     await underWay(joined, programs);
     joined.hasClock = true;
-    joined.answerer.pull('soft-shm');
-    await joined.until('the other wire is up', () => joined.caller.sessions[0]?.link?.transport?.wire === 'tcp');
+    joined.acceptor.pull('soft-shm');
+    await joined.until('the other wire is up', () => joined.dialer.sessions[0]?.link?.transport?.wire === 'tcp');
     await underWay(joined, programs);
     // And back again.
-    joined.answerer.missing.clear();
-    joined.caller.pull('soft-tcp');
-    await joined.until('the first wire is up', () => joined.answerer.sessions[0]?.link?.transport?.wire === 'shm');
+    joined.acceptor.missing.clear();
+    joined.dialer.pull('soft-tcp');
+    await joined.until('the first wire is up', () => joined.acceptor.sessions[0]?.link?.transport?.wire === 'shm');
     await assertAllWhole(joined, programs);
-    assert.ok((joined.caller.sessions[0]?.recoveries ?? 0) >= 2);
+    assert.ok((joined.dialer.sessions[0]?.recoveries ?? 0) >= 2);
   });
 
   test('a wire that only one side has is not used', async () => {
     await using joined = await Joined.up({
       devices: ['soft-shm', 'soft-tcp'],
-      answerer: { devices: ['soft-tcp'] },
+      acceptor: { devices: ['soft-tcp'] },
       hasClock: true,
     });
-    assert.equal(joined.caller.sessions[0]?.wire, 'tcp');
+    assert.equal(joined.dialer.sessions[0]?.wire, 'tcp');
     await assertAllWhole(joined, await talkers(joined, 2));
   });
 });
@@ -176,7 +176,7 @@ describe('a control connection that is gone', () => {
       else joined.isControlLossy = true;
       await underWay(joined, programs);
       joined.breakOne(0);
-      await joined.until('it is missed', () => joined.caller.sessions[0]?.state === 'recovering');
+      await joined.until('it is missed', () => joined.dialer.sessions[0]?.state === 'recovering');
       joined.isControlUp = true;
       joined.isControlLossy = false;
       for (const session of joined.sessions) session.peerUp(true);
@@ -191,7 +191,7 @@ describe('a program that calls while the two recover', () => {
     joined.isControlUp = false;
     joined.breakOne(0);
     joined.hasClock = true;
-    await joined.until('it is missed', () => joined.caller.sessions[0]?.state === 'recovering');
+    await joined.until('it is missed', () => joined.dialer.sessions[0]?.state === 'recovering');
     const client = await joined.call();
     client.toSend = BYTES;
     client.ending = 'shut';

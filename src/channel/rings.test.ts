@@ -5,19 +5,8 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { RingPair } from './fixtures/ring-pair.ts';
 import { nexts } from './incoming-ring.ts';
-import {
-  checkGeometry,
-  controlOffset,
-  type Geometry,
-  nextSequence,
-  payloadOf,
-  recordKinds,
-  regionBytes,
-  ringOffset,
-  sequenceBefore,
-  slotsFor,
-  trailerOffset,
-} from './layout.ts';
+import { nextSequence, payloadOf, proofOffset, recordKinds, sequenceBefore, slotsFor } from './record-layout.ts';
+import { checkGeometry, controlOffset, type Geometry, regionBytes, ringOffset } from './region-layout.ts';
 
 const geometry: Geometry = { slotBytes: 64, slots: 32, maxRecordSlots: 4 };
 const MOST = payloadOf(geometry.maxRecordSlots, geometry.slotBytes);
@@ -108,9 +97,9 @@ describe('the geometry of a ring', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1_000_000 }), fc.constantFrom(64, 256, 4096), (size, slotBytes) => {
         const slots = slotsFor(size, slotBytes);
-        assert.ok(trailerOffset(size) >= 32 + size && trailerOffset(size) + 4 <= slots * slotBytes);
-        assert.ok(trailerOffset(size) + 4 > (slots - 1) * slotBytes);
-        assert.ok(size <= payloadOf(slots, slotBytes) && trailerOffset(size) % 4 === 0);
+        assert.ok(proofOffset(size) >= 32 + size && proofOffset(size) + 4 <= slots * slotBytes);
+        assert.ok(proofOffset(size) + 4 > (slots - 1) * slotBytes);
+        assert.ok(size <= payloadOf(slots, slotBytes) && proofOffset(size) % 4 === 0);
       }),
     );
   });

@@ -1,95 +1,94 @@
-// A session: keeps a link connected, by one transport after the other, and gives up in time. Who calls and who is called
-// differ in how they come by a transport.
+// A session: keeps a link connected, by one transport after the other, and gives up in time. The dialing side offers transports, the
+// accepting side takes them.
 
 import { UsageError } from '../errors.ts';
 import type { Watched } from '../loop/index.ts';
 import { monotonicNs, pollEvents, type Socket } from '../native/index.ts';
 import type { Device } from '../verbs/index.ts';
 import { type Accept, decodeLinkMessage, encodeLinkMessage, type LinkMessage } from './handshake.ts';
-import { regionBytes } from './layout.ts';
-import { Link, type LinkEvents, type LinkOptions, type ReadState } from './link.ts';
-import type { LaneParts } from './link-context.ts';
-import type { StreamAbout } from './stream.ts';
+import { Link, type LinkEvents, type LinkHost, type LinkOptions, type ReadState } from './link.ts';
+import type { LinkContext } from './link-context.ts';
+import { regionBytes } from './region-layout.ts';
+import type { StreamInfo } from './stream.ts';
 import { Transport, type TransportOptions } from './transport.ts';
 
 export interface SessionOptions extends Omit<LinkOptions, 'salt'>, Omit<TransportOptions, 'slotBytes'> {
   /** In order of preference. */
   readonly devices: readonly string[];
-  /** Names this machine and where its peers meet, for wires in shared memory. */
+  /** The same for daemons whose shared memory devices find each other, and for no others. */
   readonly place?: string;
-  /** Streams wait so long for a peer that cannot be reached. */
+  /** So long streams wait for a peer that cannot be reached. */
   readonly recoveryNs: number;
-  /** A link whose pings stay unanswered so long is broken. */
+  /** A link is broken when its pings stay unanswered for so long. */
   readonly deadNs: number;
 }
 
 export type SessionState = 'down' | 'connecting' | 'up' | 'recovering';
 
-export interface SessionEvents {
-  /** By the control connection; false when that is down. */
+/** The lane, as its sessions see it. */
+export interface SessionHost extends LinkHost {
+  /** Sends to the peer's lane by the control connection; false when that is down. */
   send(body: object): boolean;
   openDevice(name: string): Device;
-  onCall: LinkEvents['onCall'];
-  onSocketClosed: LinkEvents['onSocketClosed'];
   onState(state: SessionState, reason: string): void;
-  /** The peer breaks the rules: its context is to be closed. */
+  /** The control connection with the peer is to end. */
   onProtocolError(reason: string): void;
-  /** Something is under way that needs Node's loop. */
+  /** The promise needs Node's loop to settle. */
   wait(work: Promise<void>): void;
 }
 
-/** How long the other side may take to answer an offer, at least: a device is opened for it. */
+/** The other side has at least so long to answer an offer: it opens a device for it. */
 const ANSWER_NS = 3_000_000_000;
 
 export abstract class Session implements Watched, LinkEvents, Disposable {
   abstract readonly isDialer: boolean;
-  protected readonly parts: LaneParts;
+  protected readonly context: LinkContext;
   protected readonly options: SessionOptions;
-  protected readonly events: SessionEvents;
-  /** Drawn by chance by the caller, and only the two peers know it. */
-  protected name = '';
+  protected readonly host: SessionHost;
+  /** Random, chosen by the dialer; only the two peers know it. */
+  protected sessionId = '';
   /** The number of the offer that counts. */
   protected attempt = 0;
   /** The control connection is up. */
   protected isPeerUp = false;
-  /** The link was up: the peer knows it, and to go on means to resume it. */
+  /** The link was up, so the peer knows the session and resumes it. */
   protected hasBegun = false;
-  /** What the peer said it has read when we were connected. */
+  /** How far the peer has read, as of the last handshake. */
   protected peerRead: ReadState = { position: 0, sequence: 1 };
   #link: Link | undefined;
   #state: SessionState = 'down';
   #transport: Transport | undefined;
-  /** Dropped, and to be closed before another is made. */
+  /** Dropped transports, which are closed before another is made. */
   readonly #leaving: Transport[] = [];
   #token = -1;
   #doorbellToken = -1;
-  /** The lane looks at all rings after each event: that it was woken is enough. */
+  /** The lane polls all rings after each event: that it was woken is enough. */
   readonly #rung: Watched = { onEvents: () => {} };
   #isRung = false;
   #deadlineNs = Number.POSITIVE_INFINITY;
-  /** Since when the link is not up, though it was. */
+  /** When the link broke; infinite while it is up, or never was. */
   #brokenNs = Number.POSITIVE_INFINITY;
-  /** When it broke before it came up last: it may not have worked at all. */
+  /** `#brokenNs` before the link came up last: that transport may not have worked at all. */
   #brokenBeforeNs = Number.POSITIVE_INFINITY;
   #beganNs = 0;
   recoveries = 0;
 
-  constructor(parts: LaneParts, options: SessionOptions, events: SessionEvents) {
-    this.parts = parts;
+  constructor(context: LinkContext, options: SessionOptions, host: SessionHost) {
+    this.context = context;
     this.options = options;
-    this.events = events;
+    this.host = host;
   }
 
   /** The control connection is up, and the link is not. */
   protected abstract onPeerUp(): void;
 
-  /** Something is due by the clock. */
+  /** Several times a second. */
   protected abstract onBeat(): void;
 
-  /** What the peer says of the attempt that counts, or an offer. */
+  /** The peer's lane sent a message of the current attempt, or an offer. */
   protected abstract onMessage(message: LinkMessage): void;
 
-  /** The transport has gone. `hasWorked`: it was up, and carried something. `isDevice`: the peer cannot use it at all. */
+  /** The transport is gone. `hasWorked`: it was up, and carried something. `isDevice`: the peer cannot use the device at all. */
   protected abstract onFailed(reason: string, wasUp: boolean, hasWorked: boolean, isDevice: boolean): void;
 
   get link(): Link | undefined {
@@ -104,7 +103,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     return this.#transport?.wire ?? '';
   }
 
-  /** The control connection to the peer is up. `isSame`: the daemon there is the one that we know. */
+  /** The control connection is up. `isSame`: the peer's daemon has the same incarnation as before. */
   peerUp(isSame: boolean): void {
     this.isPeerUp = true;
     if (!isSame) this.drop('the peer started again');
@@ -116,8 +115,8 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   }
 
   /** False when the connection cannot be carried. */
-  open(socket: Socket, about: StreamAbout): boolean {
-    return this.#link !== undefined && this.#state !== 'connecting' && this.#link.open(socket, about);
+  open(socket: Socket, info: StreamInfo): boolean {
+    return this.#link !== undefined && this.#state !== 'connecting' && this.#link.open(socket, info);
   }
 
   turn(): number {
@@ -132,7 +131,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     return this.#link?.prepareSleep() ?? true;
   }
 
-  /** Several times a second: what is due by the clock. */
+  /** Called several times a second, for deadlines and pings. */
   beat(isHeartbeat: boolean): void {
     const nowNs = monotonicNs();
     if (this.#brokenNs + this.options.recoveryNs < nowNs) this.drop('the peer did not come back');
@@ -144,22 +143,22 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     else if (isHeartbeat) link.beat(nowNs);
   }
 
-  /** What the peer's lane says; hostile until checked. */
+  /** A message of the peer's lane, hostile until checked. */
   hear(body: object): void {
     let message: LinkMessage;
     try {
       message = decodeLinkMessage(body);
     } catch (error) {
       if (!(error instanceof UsageError)) throw error;
-      this.events.onProtocolError(`its handshake makes no sense: ${error.message}`);
+      this.host.onProtocolError(`invalid handshake: ${error.message}`);
       return;
     }
     if (message.kind !== 'offer' && message.attempt !== this.attempt) return;
-    if (message.kind === 'closed') this.drop(`the peer ended it: ${message.reason}`);
+    if (message.kind === 'closed') this.drop(`the peer ended the session: ${message.reason}`);
     else this.onMessage(message);
   }
 
-  /** For tests, and for what breaks on purpose. */
+  /** Breaks the transport on purpose, for tests and soaks. */
   breakTransport(): void {
     this.#transport?.breakQps();
     this.#isRung = true;
@@ -179,41 +178,33 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   onEvents(): void {
     this.#isRung = true;
     this.#transport?.channel.take();
-    // Before the link is up nobody else looks.
+    // Before the link is up nobody else polls.
     if (this.#link?.transport === undefined) this.#transport?.poll();
   }
 
   // LinkEvents
 
-  get onCall(): LinkEvents['onCall'] {
-    return this.events.onCall;
-  }
-
-  get onSocketClosed(): LinkEvents['onSocketClosed'] {
-    return this.events.onSocketClosed;
-  }
-
-  onBroken(reason: string, isLie: boolean): void {
-    if (!isLie) {
+  onBroken(reason: string, isProtocolError: boolean): void {
+    if (!isProtocolError) {
       this.failed(reason);
       return;
     }
-    this.drop(`the peer broke the rules: ${reason}`);
-    this.events.onProtocolError(reason);
+    this.drop(`protocol error of the peer: ${reason}`);
+    this.host.onProtocolError(reason);
   }
 
-  // For both kinds
+  // For the two kinds of sessions
 
   protected get transport(): Transport | undefined {
     return this.#transport;
   }
 
-  /** It was up, and is not. */
+  /** The link was up, and is not. */
   protected get isBroken(): boolean {
     return this.#brokenNs < Number.POSITIVE_INFINITY;
   }
 
-  /** The peer has noticed before us that it broke. */
+  /** The peer has noticed before us that the transport broke. */
   protected markBroken(): void {
     if (this.#link?.isUp === true) this.#brokenNs = monotonicNs();
   }
@@ -222,20 +213,20 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     return this.#deadlineNs < Number.POSITIVE_INFINITY;
   }
 
-  /** The peer has to say something in time, or has nothing to say. */
+  /** Starts or stops the deadline of the peer's answer. */
   protected awaitAnswer(isAwaited: boolean): void {
     const ns = Math.max(ANSWER_NS, this.options.deadNs);
     this.#deadlineNs = isAwaited ? monotonicNs() + ns : Number.POSITIVE_INFINITY;
   }
 
-  /** What is written in place is written at the same offsets as here. */
+  /** Both regions must have the same size: the peer's is written at the same offsets as ours. */
   protected isRegionWhole({ region }: Accept['transport'], geometry = this.options.geometry): boolean {
     if (region.sizeBytes === regionBytes(geometry)) return true;
-    this.events.onProtocolError(`a region of ${region.sizeBytes} bytes`);
+    this.host.onProtocolError(`a region of ${region.sizeBytes} bytes`);
     return false;
   }
 
-  /** Where the peer's memory can be mapped, it is. */
+  /** Maps the peer's memory where the wire allows it, then goes on. */
   protected mapPeer(then: () => void): void {
     const transport = this.#transport;
     if (transport === undefined) return;
@@ -251,7 +242,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
         if (this.#transport === transport) this.failed(messageOf(error));
       }
     };
-    this.events.wait(done());
+    this.host.wait(done());
   }
 
   /** The transport is connected at both ends. */
@@ -260,7 +251,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     if (link === undefined || transport === undefined) return;
     this.#deadlineNs = Number.POSITIVE_INFINITY;
     if (!link.resume(transport, this.peerRead)) {
-      this.onBroken('it says it has read what was never written', true);
+      this.onBroken('its read position is past what was written', true);
       return;
     }
     this.hasBegun = true;
@@ -270,28 +261,28 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     if (this.isBroken) this.recoveries++;
     this.#brokenNs = Number.POSITIVE_INFINITY;
     this.#setState('up', '');
-    const { bell } = transport;
-    if (bell !== undefined)
-      this.#doorbellToken = this.parts.lane.watch(bell.fd, pollEvents.in | pollEvents.edge, this.#rung);
-    // What waited since.
+    const { doorbell } = transport;
+    if (doorbell !== undefined)
+      this.#doorbellToken = this.context.loop.watch(doorbell.fd, pollEvents.in | pollEvents.edge, this.#rung);
+    // Records and programs have waited since.
     this.#isRung = true;
-    this.parts.lane.again({ resume: () => {} });
+    this.context.loop.again({ resume: () => {} });
   }
 
-  /** The link, which is made if there is none. */
+  /** Returns the link, which is made if there is none. */
   protected linkOf(options: Omit<LinkOptions, 'salt'>): Link {
-    const salt = saltOf(this.name);
-    this.#link ??= new Link(this.parts, this.isDialer, { ...options, salt }, this);
+    const salt = saltOf(this.sessionId);
+    this.#link ??= new Link(this.context, this.isDialer, { ...options, salt }, this.host, this);
     this.#setState(this.isBroken ? 'recovering' : 'connecting', '');
     return this.#link;
   }
 
-  /** The transport, or why there is none. */
+  /** Returns the transport, or why there is none. */
   protected create(link: Link, device: string, given: Omit<TransportOptions, 'slotBytes'>): Transport | string {
     this.dropTransport();
     const options = { ...given, slotBytes: link.options.geometry.slotBytes };
     try {
-      const transport = new Transport(this.events.openDevice(device), link.memory, link.incoming.number, options, {
+      const transport = new Transport(this.host.openDevice(device), link.memory, link.incoming.number, options, {
         onNotification: (position) => link.onNotification(position),
         onControlNotification: () => link.onControlNotification(),
         onFailure: (reason) => {
@@ -299,7 +290,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
         },
       });
       this.#transport = transport;
-      this.#token = this.parts.lane.watch(transport.channel.fd, pollEvents.in, this);
+      this.#token = this.context.loop.watch(transport.channel.fd, pollEvents.in, this);
       return transport;
     } catch (error) {
       return `${device}: ${messageOf(error)}`;
@@ -311,17 +302,17 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     if (transport === undefined) return;
     this.#transport = undefined;
     this.#link?.suspend();
-    this.parts.lane.unwatch(transport.channel.fd, this.#token);
-    if (transport.bell !== undefined && this.#doorbellToken >= 0) {
-      this.parts.lane.unwatch(transport.bell.fd, this.#doorbellToken);
+    this.context.loop.unwatch(transport.channel.fd, this.#token);
+    if (transport.doorbell !== undefined && this.#doorbellToken >= 0) {
+      this.context.loop.unwatch(transport.doorbell.fd, this.#doorbellToken);
       this.#doorbellToken = -1;
     }
     this.#leaving.push(transport);
-    // Not here: it may be the one that calls us.
-    this.parts.lane.again({ resume: () => this.closeLeaving() });
+    // Not at once: this may be one of its callbacks.
+    this.context.loop.again({ resume: () => this.closeLeaving() });
   }
 
-  /** From now on nothing that was on its way arrives. */
+  /** From now on nothing arrives of what was on its way. */
   protected closeLeaving(): void {
     for (const transport of this.#leaving.splice(0)) transport.close();
   }
@@ -331,13 +322,13 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     const hasWorked = wasUp && this.#hasWorked;
     this.dropTransport();
     this.#deadlineNs = Number.POSITIVE_INFINITY;
-    // A wire that comes up, carries nothing and breaks is no better than one that does not come up.
+    // A transport that comes up, carries nothing and breaks does not extend the time for recovery.
     if (wasUp) this.#brokenNs = hasWorked ? monotonicNs() : Math.min(this.#brokenBeforeNs, monotonicNs());
     if (this.#link !== undefined) this.#setState(wasUp || this.isBroken ? 'recovering' : 'connecting', reason);
     this.onFailed(reason, wasUp, hasWorked, isDevice);
   }
 
-  /** Since it came up, the peer has read something of ours and said so. */
+  /** The peer has read something since the link came up, and told us. */
   get #hasWorked(): boolean {
     const link = this.#link;
     if (link === undefined) return false;
@@ -354,30 +345,30 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     this.#brokenNs = Number.POSITIVE_INFINITY;
     if (link === undefined) return false;
     link.close();
-    // After the transport, which is closed then, too.
-    this.parts.lane.again({ resume: () => link.free() });
+    // After the transport, which is closed in the next turn, too.
+    this.context.loop.again({ resume: () => link.free() });
     this.#setState('down', reason);
     return true;
   }
 
   protected say(message: LinkMessage): boolean {
-    return this.events.send(encodeLinkMessage(message));
+    return this.host.send(encodeLinkMessage(message));
   }
 
   #setState(state: SessionState, reason: string): void {
     if (state === this.#state && reason === '') return;
     this.#state = state;
-    this.events.onState(state, reason);
+    this.host.onState(state, reason);
   }
 }
 
-/** Nobody else can guess it. */
-function saltOf(name: string): number {
-  // Of 30 bits: with more, what is read would be no small integer, and each look would allocate.
-  return Number.parseInt(name.slice(0, 8), 16) & 0x3fff_ffff;
+/** Secret, because the session id is. */
+function saltOf(sessionId: string): number {
+  // 30 bits: a number that is no small integer would be allocated at each read.
+  return Number.parseInt(sessionId.slice(0, 8), 16) & 0x3fff_ffff;
 }
 
-/** Devices that understand each other: a RoCEv2 card and the soft device that speaks the same. */
+/** Devices of one wire understand each other: a RoCEv2 card and the soft device of wire `roce`. */
 export function kindOf(wire: string): string {
   return wire === 'RoCEv2' ? 'roce' : wire;
 }

@@ -1,11 +1,11 @@
-// Both sides of a stream, and all orders in which their programs end and their records arrive.
+// Both sides of a stream, in all orders in which their programs end and their records arrive.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { explore } from './fixtures/explore.ts';
-import { StreamEnds, says } from './stream-ends.ts';
+import { recordFlags, StreamEnds } from './stream-ends.ts';
 
-const actions = ['shut', 'reset', 'credit', 'say', 'hear'] as const;
+const actions = ['shut', 'reset', 'credit', 'write', 'read'] as const;
 interface Step {
   readonly side: 0 | 1;
   readonly action: (typeof actions)[number];
@@ -19,11 +19,11 @@ class Side {
   timesFree = 0;
   credits = 0;
   isWrong = false;
-  #hasSaidEnd = false;
+  #hasWrittenEnd = false;
 
   constructor(isOpener: boolean) {
-    this.ends = new StreamEnds({ onToSay: () => {}, onNameFree: () => this.timesFree++ });
-    this.ends.say(isOpener ? says.open : says.opened);
+    this.ends = new StreamEnds({ onPending: () => {}, onIdFree: () => this.timesFree++ });
+    this.ends.request(isOpener ? recordFlags.open : recordFlags.opened);
   }
 
   get hasEnded(): boolean {
@@ -44,44 +44,45 @@ class Side {
       case 'credit':
         if (this.credits === 1 || !this.ends.mayReceive || this.ends.isResetHere) return false;
         this.credits++;
-        this.ends.say(says.credit);
+        this.ends.request(recordFlags.credit);
         return true;
-      case 'say':
-        return this.#say();
+      case 'write':
+        return this.#write();
       default:
-        return this.#hear(other.records.shift());
+        return this.#read(other.records.shift());
     }
   }
 
-  #say(): boolean {
-    const flag = this.ends.saying & -this.ends.saying;
+  #write(): boolean {
+    const flag = this.ends.pending & -this.ends.pending;
     if (flag === 0) return false;
-    // Nothing is said of a free name, and no second end where both sides have one.
-    if (this.timesFree > 0 || (flag >= says.shut && this.#hasSaidEnd && !this.ends.mayReceive)) this.isWrong = true;
-    if (flag >= says.shut) this.#hasSaidEnd = true;
+    // Nothing is written of a free id, and no second end where both sides have one.
+    if (this.timesFree > 0 || (flag >= recordFlags.shut && this.#hasWrittenEnd && !this.ends.mayReceive))
+      this.isWrong = true;
+    if (flag >= recordFlags.shut) this.#hasWrittenEnd = true;
     this.records.push(flag);
-    this.ends.said(flag);
+    this.ends.written(flag);
     return true;
   }
 
-  #hear(flag: number | undefined): boolean {
+  #read(flag: number | undefined): boolean {
     if (flag === undefined) return false;
     if (this.timesFree > 0) {
-      // What a link takes as a lie of its peer.
-      if (flag !== says.credit && flag !== says.reset) this.isWrong = true;
-    } else if (flag === says.shut) {
+      // What a link takes as a protocol error.
+      if (flag !== recordFlags.credit && flag !== recordFlags.reset) this.isWrong = true;
+    } else if (flag === recordFlags.shut) {
       if (!this.ends.mayReceive) this.isWrong = true;
       this.ends.shutThere();
-    } else if (flag === says.reset) {
+    } else if (flag === recordFlags.reset) {
       this.ends.resetThere();
     }
     return true;
   }
 
   describe(): string {
-    const { saying, isShutHere, isResetHere, isShutThere, isResetThere } = this.ends;
+    const { pending, isShutHere, isResetHere, isShutThere, isResetThere } = this.ends;
     const flags = [isShutHere, isResetHere, isShutThere, isResetThere].map(Number).join('');
-    return `${saying} ${flags} ${this.timesFree} ${this.credits} [${this.records.join()}]`;
+    return `${pending} ${flags} ${this.timesFree} ${this.credits} [${this.records.join()}]`;
   }
 }
 
@@ -93,7 +94,7 @@ function replay(history: readonly Step[]): readonly [Side, Side] | undefined {
 }
 
 function isQuiet(sides: readonly [Side, Side]): boolean {
-  return sides.every(({ ends, records }) => ends.saying === 0 && records.length === 0);
+  return sides.every(({ ends, records }) => ends.pending === 0 && records.length === 0);
 }
 
 function isBad(sides: readonly [Side, Side]): boolean {
@@ -102,7 +103,7 @@ function isBad(sides: readonly [Side, Side]): boolean {
   return isOver && sides.some(({ timesFree }) => timesFree !== 1);
 }
 
-test('however a stream ends, both sides give its name back once, and say nothing of it after', () => {
+test('however a stream ends, both sides free its id once, and write no record of it after', () => {
   let ways = 0;
   const found = explore<readonly Step[]>({
     initial: [],
@@ -122,24 +123,24 @@ test('however a stream ends, both sides give its name back once, and say nothing
   assert.ok(found.states > 1000 && ways > 100, `${found.states} states, ${ways} of them ended`);
 });
 
-test('a call that is refused gives its name back on both sides', () => {
-  const [caller, callee] = [new Side(true), new Side(false)];
-  callee.ends.saying = 0;
-  caller.do('say', callee);
-  callee.do('hear', caller);
-  callee.ends.refuseHere();
-  callee.do('say', caller);
-  assert.deepEqual(callee.records.splice(0), [says.refused]);
-  caller.ends.resetThere();
-  caller.do('say', callee);
-  callee.do('hear', caller);
-  assert.deepEqual([caller.timesFree, callee.timesFree], [1, 1]);
+test('a connection that is refused frees its id on both sides', () => {
+  const [dialer, acceptor] = [new Side(true), new Side(false)];
+  acceptor.ends.pending = 0;
+  dialer.do('write', acceptor);
+  acceptor.do('read', dialer);
+  acceptor.ends.refuseHere();
+  acceptor.do('write', dialer);
+  assert.deepEqual(acceptor.records.splice(0), [recordFlags.refused]);
+  dialer.ends.resetThere();
+  dialer.do('write', acceptor);
+  acceptor.do('read', dialer);
+  assert.deepEqual([dialer.timesFree, acceptor.timesFree], [1, 1]);
 });
 
-test('after the peer is gone, nothing is said and no name is given back', () => {
+test('after the peer is gone, nothing is written and no id is freed', () => {
   const side = new Side(true);
   side.ends.abandon();
   side.ends.resetHere();
   side.ends.shutThere();
-  assert.deepEqual([side.ends.saying, side.timesFree], [0, 0]);
+  assert.deepEqual([side.ends.pending, side.timesFree], [0, 0]);
 });

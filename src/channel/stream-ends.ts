@@ -1,37 +1,38 @@
-// How a stream ends: what each side has said of it, and when its name is free for another stream.
+// How a stream ends: which control records it has pending, which ends each side has told, and when its stream id is free again.
 //
-// Each side ends its half with exactly one `shut`, or both with a `reset` (`refused` is a reset that says why). The name is
-// free when this side has sent such an end and has got one. Credits and resets may still come for a name that is free,
-// said before the peer knew; nothing else may, or the peer lies.
+// Each side ends its half with exactly one `shut`, or both halves with a `reset` (`refused` is a reset with an errno). The id is free
+// when this side has written such an end and has read one. Credits and resets of a free id may still arrive, written before the peer
+// knew; any other record of it is a protocol error.
 
-/** What a stream still has to tell the peer; flags, told in this order. */
-export const says = { open: 1, opened: 2, refused: 4, credit: 8, shut: 16, reset: 32 } as const;
+/** Control records that a stream has pending, as flags; they are written in this order. */
+export const recordFlags = { open: 1, opened: 2, refused: 4, credit: 8, shut: 16, reset: 32 } as const;
 
-const ENDS = says.shut | says.reset | says.refused;
+const ENDS = recordFlags.shut | recordFlags.reset | recordFlags.refused;
 
 export interface StreamEndsEvents {
-  /** There is something to say. */
-  onToSay(): void;
-  /** Neither side will say anything of it any more. */
-  onNameFree(): void;
+  /** The first control record is pending. */
+  onPending(): void;
+  /** Neither side will write a record of the stream any more. */
+  onIdFree(): void;
 }
 
 export class StreamEnds {
   readonly #events: StreamEndsEvents;
-  /** What is to be said: flags of `says`. */
-  saying = 0;
-  /** Said, or about to be said in order: nothing comes after it. */
+  /** Control records that are to be written: flags of `recordFlags`. */
+  pending = 0;
+  /** A `shut` of this side is written or pending: no data comes after it. */
   isShutHere = false;
   isResetHere = false;
   isShutThere = false;
   isResetThere = false;
-  #hasSaidEnd = false;
-  #isNameFree = false;
+  #hasWrittenEnd = false;
+  #isIdFree = false;
 
   constructor(events: StreamEndsEvents) {
     this.#events = events;
   }
 
+  /** Both halves ended in order. */
   get isWhole(): boolean {
     return this.isShutHere && this.isShutThere;
   }
@@ -40,45 +41,45 @@ export class StreamEnds {
     return !this.isShutHere && !this.isShutThere && !this.isResetHere;
   }
 
-  /** Whether the program's bytes may be sent: the peer knows the stream, and has not heard an end. */
+  /** Whether data may be sent: the peer has been told of the stream, and of no end. */
   get maySend(): boolean {
-    return !this.isShutHere && !this.isResetHere && (this.saying & says.open) === 0;
+    return !this.isShutHere && !this.isResetHere && (this.pending & recordFlags.open) === 0;
   }
 
-  /** Whether the peer may send bytes: it has not said that there are no more. */
+  /** Whether the peer may send data: it has told no end. */
   get mayReceive(): boolean {
     return !this.isShutThere && !this.isResetThere;
   }
 
-  say(flag: number): void {
-    if (this.#isNameFree) return;
-    const isFirst = this.saying === 0;
-    this.saying |= flag;
-    if (isFirst) this.#events.onToSay();
+  request(flag: number): void {
+    if (this.#isIdFree) return;
+    const isFirst = this.pending === 0;
+    this.pending |= flag;
+    if (isFirst) this.#events.onPending();
   }
 
-  /** What was to be said is in the ring. */
-  said(flag: number): void {
-    this.saying &= ~flag;
+  /** The record is in the ring. */
+  written(flag: number): void {
+    this.pending &= ~flag;
     if ((flag & ENDS) === 0) return;
-    this.#hasSaidEnd = true;
+    this.#hasWrittenEnd = true;
     this.#settle();
   }
 
   shutHere(): void {
     this.isShutHere = true;
-    this.say(says.shut);
+    this.request(recordFlags.shut);
   }
 
-  /** The program is gone, or has to go. */
+  /** The program is gone, or is to be reset. */
   resetHere(): void {
-    if (!this.isResetHere) this.say(says.reset);
+    if (!this.isResetHere) this.request(recordFlags.reset);
     this.isResetHere = true;
   }
 
   refuseHere(): void {
     this.isResetHere = true;
-    this.say(says.refused);
+    this.request(recordFlags.refused);
   }
 
   shutThere(): void {
@@ -88,22 +89,22 @@ export class StreamEnds {
 
   resetThere(): void {
     this.isResetThere = true;
-    // An end of our own gives the name back, if there was none.
+    // An end of our own gives the id back, if there was none.
     this.resetHere();
     this.#settle();
   }
 
-  /** Nobody hears any more what is said. */
+  /** Nobody reads records of the stream any more. */
   abandon(): void {
-    this.saying = 0;
+    this.pending = 0;
     this.isResetHere = true;
-    this.#isNameFree = true;
+    this.#isIdFree = true;
   }
 
   #settle(): void {
-    if (this.#isNameFree || !this.#hasSaidEnd || this.mayReceive) return;
-    this.#isNameFree = true;
-    this.saying = 0;
-    this.#events.onNameFree();
+    if (this.#isIdFree || !this.#hasWrittenEnd || this.mayReceive) return;
+    this.#isIdFree = true;
+    this.pending = 0;
+    this.#events.onIdFree();
   }
 }

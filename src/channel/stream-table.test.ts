@@ -17,15 +17,15 @@ describe('a table of streams', () => {
   });
 
   test('the two sides give names that are not mistaken for each other', () => {
-    const [caller, answerer] = [new StreamTable<{ id: number }>(true), new StreamTable<{ id: number }>(false)];
-    const [ours, theirs] = [{ id: caller.allocate() }, { id: answerer.allocate() }];
+    const [dialer, acceptor] = [new StreamTable<{ id: number }>(true), new StreamTable<{ id: number }>(false)];
+    const [ours, theirs] = [{ id: dialer.allocate() }, { id: acceptor.allocate() }];
     assert.notEqual(ours.id, theirs.id);
-    assert.deepEqual([caller.isFreeForPeer(ours.id), caller.isFreeForPeer(theirs.id)], [false, true]);
-    caller.set(ours);
-    caller.set(theirs);
-    assert.deepEqual([caller.get(ours.id), caller.get(theirs.id)], [ours, theirs]);
-    assert.equal(caller.isFreeForPeer(theirs.id), false);
-    assert.deepEqual([...caller], [ours, theirs]);
+    assert.deepEqual([dialer.isFreeForPeer(ours.id), dialer.isFreeForPeer(theirs.id)], [false, true]);
+    dialer.set(ours);
+    dialer.set(theirs);
+    assert.deepEqual([dialer.get(ours.id), dialer.get(theirs.id)], [ours, theirs]);
+    assert.equal(dialer.isFreeForPeer(theirs.id), false);
+    assert.deepEqual([...dialer], [ours, theirs]);
   });
 
   test('a name that is free again rests, and comes back as another one', () => {

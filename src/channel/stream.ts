@@ -3,14 +3,14 @@
 // What was received before an end (stream-ends.ts) is still given to the program: the socket may outlive the name.
 
 import { SystemError } from '../errors.ts';
-import type { Dying, EventLoop, Resumable, Watched } from '../loop/index.ts';
+import type { Draining, EventLoop, Resumable, Watched } from '../loop/index.ts';
 import { type Address, AGAIN, pollEvents, type RangeList, type SharedMemory, type Socket } from '../native/index.ts';
 import { ReceiveWindow, SendWindow } from './credits.ts';
 import { HeldBytes } from './held-bytes.ts';
-import { recordKinds } from './layout.ts';
-import type { LaneParts } from './link-context.ts';
+import type { LinkContext } from './link-context.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
-import { StreamEnds, type StreamEndsEvents, says } from './stream-ends.ts';
+import { recordKinds } from './record-layout.ts';
+import { recordFlags, StreamEnds, type StreamEndsEvents } from './stream-ends.ts';
 
 const {
   in: IN,
@@ -31,23 +31,23 @@ const MAX_ROUNDS = 4;
 /** The link, as its streams see it. */
 export interface StreamOwner {
   readonly outgoing: OutgoingRing;
-  readonly parts: LaneParts;
+  readonly context: LinkContext;
   readonly maxPayloadBytes: number;
   readonly firstWindowBytes: number;
   readonly windowBytes: number;
-  /** The stream has something to say. */
-  speak(stream: Stream): void;
+  /** The stream has pending control records. */
+  enqueue(stream: Stream): void;
   /** The ring is full: `resume` when it is not. */
   waitForRoom(stream: Stream): void;
   /** A record was written. */
   wrote(sizeBytes: number): void;
-  /** The name is free. */
-  nameFree(stream: Stream): void;
+  /** The stream id is free. */
+  idFree(stream: Stream): void;
   /** The socket is closed. */
   socketClosed(stream: Stream): void;
 }
 
-export interface StreamAbout {
+export interface StreamInfo {
   readonly client: Address;
   readonly original: Address;
   /** This side's address towards the server; the client's own where a program of this host is the client. */
@@ -57,12 +57,12 @@ export interface StreamAbout {
   readonly pid: number;
 }
 
-export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
+export class Stream implements Watched, Resumable, Draining, StreamEndsEvents {
   readonly id: number;
-  readonly about: StreamAbout;
+  readonly info: StreamInfo;
   readonly sinceMs = Date.now();
   readonly #owner: StreamOwner;
-  readonly #lane: EventLoop;
+  readonly #loop: EventLoop;
   readonly #socket: Socket;
   readonly #token: number;
   readonly #sending = new SendWindow();
@@ -85,31 +85,24 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
   bytesIn = 0;
 
   /** Takes over a socket that resets when it is closed; a closed one is for streams that are refused. `credit`: what the peer lets us send. `isConnecting`: the server has not answered yet. */
-  constructor(
-    id: number,
-    owner: StreamOwner,
-    socket: Socket,
-    about: StreamAbout,
-    credit: number,
-    isConnecting: boolean,
-  ) {
-    const { parts } = owner;
+  constructor(id: number, owner: StreamOwner, socket: Socket, info: StreamInfo, credit: number, isConnecting: boolean) {
+    const { context } = owner;
     this.id = id;
-    this.about = about;
+    this.info = info;
     this.#owner = owner;
-    this.#lane = parts.lane;
+    this.#loop = context.loop;
     this.#socket = socket;
     this.#isConnecting = isConnecting;
     this.#sending.extend(credit);
-    this.#receiving = new ReceiveWindow(parts.budget, owner.firstWindowBytes, owner.windowBytes);
-    this.#held = new HeldBytes(parts.pool);
+    this.#receiving = new ReceiveWindow(context.budget, owner.firstWindowBytes, owner.windowBytes);
+    this.#held = new HeldBytes(context.pool);
     if (socket.isClosed) {
       this.#receiving.close();
       this.#token = -1;
       return;
     }
-    this.#token = this.#lane.watch(socket.fd, EVENTS, this);
-    if (about.isOpener) this.ends.say(says.open);
+    this.#token = this.#loop.watch(socket.fd, EVENTS, this);
+    if (info.isOpener) this.ends.request(recordFlags.open);
   }
 
   get heldBytes(): number {
@@ -125,7 +118,7 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
   }
 
   get state(): string {
-    if (this.#isConnecting || (this.ends.saying & says.open) !== 0) return 'opening';
+    if (this.#isConnecting || (this.ends.pending & recordFlags.open) !== 0) return 'opening';
     return this.ends.isOpen ? 'open' : 'closing';
   }
 
@@ -234,15 +227,15 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
     // What else the event said was not looked at.
     this.#isReadable = true;
     this.#mustDrain = true;
-    this.answered();
+    this.connected();
     this.#deliverHeld();
     this.resume();
   }
 
   /** The server has taken the call. */
-  answered(): void {
+  connected(): void {
     this.#isWritable = true;
-    this.ends.say(says.opened);
+    this.ends.request(recordFlags.opened);
   }
 
   // From the peer.
@@ -306,7 +299,7 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
     this.ends.resetThere();
     this.#deliverHeld();
     // The program may never read what is held for it.
-    if (!this.#socket.isClosed) this.#owner.parts.lastWords.lookAfter(this);
+    if (!this.#socket.isClosed) this.#owner.context.resetDrain.add(this);
   }
 
   /** A call that did not succeed. */
@@ -318,17 +311,17 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
 
   // From the ends, and from the writer that says what they want said.
 
-  onToSay(): void {
-    this.#owner.speak(this);
+  onPending(): void {
+    this.#owner.enqueue(this);
   }
 
-  onNameFree(): void {
-    this.#owner.nameFree(this);
+  onIdFree(): void {
+    this.#owner.idFree(this);
   }
 
-  said(flag: number): void {
-    this.ends.said(flag);
-    if (flag === says.open || flag === says.opened) this.resume();
+  written(flag: number): void {
+    this.ends.written(flag);
+    if (flag === recordFlags.open || flag === recordFlags.opened) this.resume();
   }
 
   /** The credit as it travels; it counts as told. */
@@ -353,7 +346,7 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
     this.#failed();
   }
 
-  deliverLast(): number {
+  drain(): number {
     this.#deliverHeld();
     const waitingBytes = this.#socket.isClosed ? 0 : this.#held.count + this.#socket.unacknowledgedBytes;
     if (waitingBytes === 0) this.#closeSocket(true);
@@ -391,7 +384,7 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
   /** The socket was given all that the peer sent before its reset: once it is there, which a reset could overtake, the program is reset. */
   #die(): void {
     if (this.#isShutDown || this.#socket.unacknowledgedBytes === 0) this.#closeSocket(true);
-    else this.#owner.parts.lastWords.lookAfter(this);
+    else this.#owner.context.resetDrain.add(this);
   }
 
   #shutDown(): void {
@@ -412,7 +405,7 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
 
   #consumed(sizeBytes: number): void {
     this.#receiving.consume(sizeBytes);
-    if (this.#receiving.isDue && this.ends.mayReceive && !this.ends.isResetHere) this.ends.say(says.credit);
+    if (this.#receiving.isDue && this.ends.mayReceive && !this.ends.isResetHere) this.ends.request(recordFlags.credit);
   }
 
   #shutHere(): void {
@@ -445,7 +438,7 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
   #waitForTurn(): void {
     if (this.#isQueued) return;
     this.#isQueued = true;
-    this.#lane.again(this);
+    this.#loop.again(this);
   }
 
   #waitForRoom(): void {
@@ -460,7 +453,7 @@ export class Stream implements Watched, Resumable, Dying, StreamEndsEvents {
     this.#receiving.close();
     // First: as soon as the socket is closed, its port may be somebody else's.
     this.#owner.socketClosed(this);
-    this.#lane.forget(this.#token);
+    this.#loop.forget(this.#token);
     this.#socket.resetOnClose(isAbrupt);
     this.#socket.close();
   }

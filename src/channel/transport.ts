@@ -22,8 +22,8 @@ import {
   statusName,
 } from '../verbs/index.ts';
 import type { ControlPath } from './indexer.ts';
-import { controlOffset, controlWords, type RingNumber } from './layout.ts';
 import { Receives } from './receives.ts';
+import { controlOffset, controlWords, type RingNumber } from './region-layout.ts';
 import { RequestQueue } from './request-queue.ts';
 
 export interface TransportOptions {
@@ -82,7 +82,7 @@ export class Transport implements ControlPath, Disposable {
   readonly #ownWords: Uint32Array;
   #remote: RemoteRegion = { address: 0, rkey: 0, sizeBytes: 0 };
   #window: RemoteWindow | undefined;
-  #bell: Fd | undefined;
+  #doorbell: Fd | undefined;
   #words: Uint32Array | undefined;
   #nextQueue = 1;
   #indexPosts = 0;
@@ -177,7 +177,7 @@ export class Transport implements ControlPath, Disposable {
       this.#window = this.#undo.use(window);
       const { doorbellFd } = this.#queues[INDEX_QP].qp;
       // One of our own: the queue pair may lose its at any time.
-      if (doorbellFd !== undefined) this.#bell = this.#undo.use(new Fd(doorbellFd).duplicate());
+      if (doorbellFd !== undefined) this.#doorbell = this.#undo.use(new Fd(doorbellFd).duplicate());
       if (window.offset !== 0 || window.memory.sizeBytes < window.sizeBytes) {
         throw new MillraceError('MILLRACE_ERR_FAILED', `the peer's region begins at ${window.offset} of its memory`);
       }
@@ -194,8 +194,8 @@ export class Transport implements ControlPath, Disposable {
   }
 
   /** What the peer rings where memory is mapped; edge-triggered. */
-  get bell(): Fd | undefined {
-    return this.#bell;
+  get doorbell(): Fd | undefined {
+    return this.#doorbell;
   }
 
   /** The two queue pairs find each other in their own time. */

@@ -6,21 +6,21 @@ import { Patience } from './patience.ts';
 /** Runs a loop over one session for some turns, and says how long each of them waited. */
 function waits(session: LoopedSession, turns: number): number[] {
   const timeouts: number[] = [];
-  const lane = {
+  const loop = {
     hasWork: false,
     turn: (timeoutNs: number): number => {
       timeouts.push(timeoutNs);
       return 0;
     },
   };
-  const loop = new LaneLoop({
-    lane,
+  const laneLoop = new LaneLoop({
+    loop,
     sessions: () => [session],
     patience: new Patience(0),
     isRunning: () => timeouts.length < turns,
     isAwaiting: () => false,
   });
-  loop.run();
+  laneLoop.run();
   return timeouts;
 }
 

@@ -14,7 +14,7 @@ const SHARED_NAP_NS = 100_000;
 export type LoopedSession = Pick<Session, 'turn' | 'prepareSleep'>;
 
 export interface LaneLoopOptions {
-  readonly lane: Pick<EventLoop, 'turn' | 'hasWork'>;
+  readonly loop: Pick<EventLoop, 'turn' | 'hasWork'>;
   readonly sessions: () => readonly LoopedSession[];
   readonly patience: Patience;
   /** False: the loop ends. */
@@ -34,20 +34,20 @@ export class LaneLoop {
 
   /** Returns when it is over, or when Node needs the thread: then it is to be run again. */
   run(): void {
-    const { lane, patience, isRunning, isAwaiting } = this.#options;
+    const { loop, patience, isRunning, isAwaiting } = this.#options;
     let timeoutNs = 0;
     let hasLooked = false;
     while (isRunning()) {
       this.turns++;
-      let done = lane.turn(timeoutNs);
+      let done = loop.turn(timeoutNs);
       const sessions = this.#options.sessions();
       for (let index = 0; index < sessions.length; index++) done += sessions[index].turn();
       timeoutNs = 0;
       if (isAwaiting()) {
-        if (done === 0) lane.turn(SHARED_NAP_NS);
+        if (done === 0) loop.turn(SHARED_NAP_NS);
         return;
       }
-      if (lane.hasWork) continue;
+      if (loop.hasWork) continue;
       const nowNs = monotonicNs();
       if (done > 0) {
         hasLooked = false;
@@ -74,6 +74,6 @@ export class LaneLoop {
     let mayBlock = true;
     for (let index = 0; index < sessions.length; index++) mayBlock = sessions[index].prepareSleep() && mayBlock;
     // Preparing may have found work.
-    return mayBlock && !this.#options.lane.hasWork;
+    return mayBlock && !this.#options.loop.hasWork;
   }
 }

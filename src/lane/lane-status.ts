@@ -1,11 +1,11 @@
 // What a lane tells people of its links and connections.
 
-import type { Link, Session, Stream, StreamAbout } from '../channel/index.ts';
+import type { Link, Session, Stream, StreamInfo } from '../channel/index.ts';
 import { type Address, formatAddress } from '../native/index.ts';
 import type { ConnectionStatus, LinkStatus } from '../status/index.ts';
 
 /** As a program of this host sees it: its own end first. */
-export function endsOf({ isOpener, client, original }: StreamAbout): readonly [Address, Address] {
+export function endsOf({ isOpener, client, original }: StreamInfo): readonly [Address, Address] {
   return isOpener ? [client, original] : [original, client];
 }
 
@@ -38,12 +38,12 @@ function heldOf(link: Link | undefined): number {
 }
 
 export function connectionStatus(stream: Stream, peer: string, wire: string, lane: number): ConnectionStatus {
-  const { about } = stream;
-  const [here, there] = endsOf(about);
+  const { info } = stream;
+  const [here, there] = endsOf(info);
   return {
     local: formatAddress(here),
     remote: formatAddress(there),
-    direction: about.isOpener ? 'out' : 'in',
+    direction: info.isOpener ? 'out' : 'in',
     mode: 'carried',
     state: stream.state,
     reason: '',
@@ -51,8 +51,8 @@ export function connectionStatus(stream: Stream, peer: string, wire: string, lan
     wire,
     lane,
     stream: stream.id,
-    command: about.command,
-    pid: about.pid,
+    command: info.command,
+    pid: info.pid,
     bytesOut: stream.bytesOut,
     bytesIn: stream.bytesIn,
     heldBytes: stream.heldBytes,

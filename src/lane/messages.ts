@@ -1,4 +1,4 @@
-// What the daemon's main thread and its lanes say to each other: plain data, by message port.
+// Messages between the daemon's main thread and its lanes: plain data, by message port.
 
 import type { SessionState } from '../channel/index.ts';
 import type { ChannelConfig, DeviceConfig } from '../config/index.ts';
@@ -9,7 +9,7 @@ export interface LaneSettings {
   readonly index: number;
   readonly lanes: number;
   readonly instance: string;
-  /** Where the doors are. */
+  /** Where it accepts clients. */
   readonly listen: readonly Address[];
   readonly devices: readonly string[];
   readonly device: DeviceConfig;
@@ -28,27 +28,25 @@ export type ToLane =
       readonly links: readonly number[];
     }
   | { readonly kind: 'peerDown'; readonly peer: string }
-  /** Its daemon has ended: streams need not wait for it. */
+  /** The peer's daemon has ended: streams need not wait for it. */
   | { readonly kind: 'peerDead'; readonly peer: string }
-  /** It leaves the directory, or left in an orderly way: its streams end. */
+  /** The peer left the directory, or hung up: its streams end. */
   | { readonly kind: 'peerGone'; readonly peer: string; readonly reason: string }
   | { readonly kind: 'link'; readonly peer: string; readonly link: number; readonly body: object }
-  /** Who listens at the peers: endpoints in words. */
+  /** What listens at a peer, as IP endpoints in text. */
   | {
       readonly kind: 'routes';
       readonly peer: string;
       readonly added: readonly string[];
       readonly removed: readonly string[];
     }
-  /** Who listens here, for peers. */
+  /** What peers may connect to on this host. */
   | { readonly kind: 'listeners'; readonly endpoints: readonly string[] }
   | { readonly kind: 'ask'; readonly id: number; readonly what: 'status' | 'connections' | 'nothing' }
-  /** For tests: breaks what holds the link together. */
+  /** Breaks the links with the peer on purpose, for tests. */
   | { readonly kind: 'break'; readonly peer: string }
-  /** Whether somebody wants to hear of single connections. */
-  | { readonly kind: 'hear'; readonly isHeard: boolean }
-  /** Nobody is accepted any more. */
-  | { readonly kind: 'drain' }
+  /** Whether somebody subscribes to events of single connections. */
+  | { readonly kind: 'subscribe'; readonly isSubscribed: boolean }
   | { readonly kind: 'close' };
 
 /** The lane's part of the daemon's counters, and what it has open. */
@@ -69,7 +67,7 @@ export type FromLane =
       readonly reason: string;
       readonly wire: string;
     }
-  | { readonly kind: 'lie'; readonly peer: string; readonly reason: string }
+  | { readonly kind: 'protocolError'; readonly peer: string; readonly reason: string }
   | { readonly kind: 'error'; readonly message: string }
   | { readonly kind: 'connection'; readonly event: ConnectionEvent }
   | {

@@ -1,14 +1,14 @@
-// The thread of a lane: hears the main thread, runs the loop, and ends with everything closed.
+// The thread of a lane: takes the main thread's messages, runs the loop, and closes everything at its end.
 
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { EventLoop } from '../loop/index.ts';
 import { EventFd, Fd, nameThread, pollEvents, TimerFd } from '../native/index.ts';
-import { Carrier } from './carrier.ts';
+import { Lane } from './lane.ts';
 import { LaneLoop } from './lane-loop.ts';
 import type { FromLane, LaneSettings, ToLane } from './messages.ts';
 import { Patience } from './patience.ts';
 
-/** How often the clock is looked at. */
+/** How often deadlines are checked. */
 const BEAT_NS = 250_000_000;
 
 if (parentPort === null) throw new Error('a lane is a worker thread');
@@ -26,20 +26,20 @@ try {
 function start(): void {
   nameThread(`lane-${settings.index}`);
   using undo = new DisposableStack();
-  const lane = undo.use(new EventLoop());
+  const loop = undo.use(new EventLoop());
   let isRunning = true;
   let awaiting = 0;
   const wait = (work: Promise<void>): void => {
     awaiting++;
     void work.finally(() => awaiting--);
   };
-  const carrier = undo.use(new Carrier(lane, settings, { tell, wait }));
-  // Of the main thread's descriptor, which is its own.
+  const lane = undo.use(new Lane(loop, settings, { tell, wait }));
+  // A duplicate: the main thread closes its own descriptor.
   const wake = undo.use(EventFd.adopt(new Fd(settings.wakeFd).duplicate().release()));
   const timer = undo.use(TimerFd.create());
-  const loop = new LaneLoop({
-    lane,
-    sessions: () => carrier.sessions,
+  const laneLoop = new LaneLoop({
+    loop,
+    sessions: () => lane.sessions,
     patience: new Patience(settings.channel.spinUs),
     isRunning: () => isRunning,
     isAwaiting: () => awaiting > 0,
@@ -50,46 +50,46 @@ function start(): void {
       return;
     }
     if (what === 'connections') {
-      tell({ kind: 'answer', id, connections: carrier.connections() });
+      tell({ kind: 'answer', id, connections: lane.connections() });
       return;
     }
     const { user, system } = process.threadCpuUsage();
-    const report = carrier.report({
+    const report = lane.report({
       index: settings.index,
-      connections: carrier.streamCount,
-      turns: loop.turns,
-      sleeps: loop.sleeps,
-      heldBytes: carrier.heldBytes,
+      connections: lane.streamCount,
+      turns: laneLoop.turns,
+      sleeps: laneLoop.sleeps,
+      heldBytes: lane.heldBytes,
       cpuSeconds: (user + system) / 1e6,
     });
     tell({ kind: 'answer', id, report });
   };
   const hear = (): void => {
-    // It may be closed by then, and the main thread's copy of it still rings.
+    // The lane may be closed by now, and the main thread still signals its copy.
     if (!isRunning) return;
     wake.take();
     for (let got = receiveMessageOnPort(port); got !== undefined; got = receiveMessageOnPort(port)) {
       const message = got.message as ToLane;
       if (message.kind === 'close') isRunning = false;
       else if (message.kind === 'ask') answer(message);
-      else carrier.hear(message);
+      else lane.hear(message);
     }
   };
-  lane.watch(wake.fd, pollEvents.in, { onEvents: hear });
+  loop.watch(wake.fd, pollEvents.in, { onEvents: hear });
   const { heartbeatMs } = settings.channel;
   let sinceHeartbeatNs = 0;
-  lane.watch(timer.fd, pollEvents.in, {
+  loop.watch(timer.fd, pollEvents.in, {
     onEvents: () => {
       sinceHeartbeatNs += timer.take() * BEAT_NS;
       const isHeartbeat = sinceHeartbeatNs >= heartbeatMs * 1e6;
       if (isHeartbeat) sinceHeartbeatNs = 0;
-      carrier.beat(isHeartbeat);
+      lane.beat(isHeartbeat);
     },
   });
   timer.set(BEAT_NS, BEAT_NS);
   const all = undo.move();
   const run = (): void => {
-    loop.run();
+    laneLoop.run();
     if (isRunning) {
       setImmediate(run);
       return;

@@ -1,4 +1,4 @@
-// Where connections come in: accepts until nobody waits, and pauses while the process has no descriptors left.
+// Listens, and accepts connections until none waits; pauses while the process has no descriptors left.
 
 import { SystemError } from '../errors.ts';
 import { type Address, pollEvents, Socket, TimerFd } from '../native/index.ts';
@@ -7,22 +7,22 @@ import { prepareLeg } from './leg-socket.ts';
 
 /** The kernel takes what net.core.somaxconn allows. */
 const BACKLOG = 65_535;
-/** Accepted before the others of the lane have their turn. */
+/** So many are accepted before other descriptors of the loop have their turn. */
 const MAX_ACCEPTS = 64;
 /** Descriptors may be freed without the acceptor noticing, so it tries again at this interval. */
 const RETRY_NS = 100_000_000;
 const shortages: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM']);
 
 export interface AcceptorOptions {
-  readonly lane: EventLoop;
+  readonly loop: EventLoop;
   readonly address: Address;
-  /** Of each accepted socket; they inherit it. */
+  /** Send and receive buffer of each accepted socket. */
   readonly bufferBytes: number;
-  /** Other lanes have doors at the same address: the kernel spreads the callers. */
+  /** Other lanes listen at the same address (SO_REUSEPORT): the kernel spreads the connections. */
   readonly isShared?: boolean;
-  /** Takes the socket over, also when it throws; unless it throws a shortage (see `isShortage`): then it is asked again later. */
-  readonly onCaller: (socket: Socket) => void;
-  /** Accepting pauses until there is room again. Told once, however often that is tried. */
+  /** Takes the socket over, also when it throws; unless it throws a shortage (see `isShortage`): then the socket is offered again later. */
+  readonly onAccept: (socket: Socket) => void;
+  /** Accepting pauses until there are descriptors again. Called once a shortage, however often accepting is tried. */
   readonly onPause: (error: SystemError) => void;
 }
 
@@ -32,14 +32,14 @@ export class Acceptor implements Watched, Resumable, Disposable {
   readonly #listener: Socket;
   readonly #token: number;
   readonly #retry: RetryTimer;
-  /** Accepted, and there was no descriptor for what it needs. */
+  /** Accepted, and waiting for a descriptor that it needs besides its own. */
   #parked: Socket | undefined;
   #isPaused = false;
-  /** From the first pause until everybody who waits was accepted: told once. */
+  /** From the first pause until all that wait were accepted: `onPause` is called once. */
   #isShort = false;
 
   constructor(options: AcceptorOptions) {
-    const { lane, address, bufferBytes } = options;
+    const { loop, address, bufferBytes } = options;
     using undo = new DisposableStack();
     this.#options = options;
     this.#listener = undo.use(Socket.stream(address.family));
@@ -50,8 +50,8 @@ export class Acceptor implements Watched, Resumable, Disposable {
     this.#listener.bind(address);
     this.#listener.listen(BACKLOG);
     this.address = this.#listener.localAddress;
-    this.#retry = undo.use(new RetryTimer(lane, () => this.reopen()));
-    this.#token = lane.watch(this.#listener.fd, pollEvents.in | pollEvents.edge, this);
+    this.#retry = undo.use(new RetryTimer(loop, () => this.reopen()));
+    this.#token = loop.watch(this.#listener.fd, pollEvents.in | pollEvents.edge, this);
     undo.move();
   }
 
@@ -59,14 +59,14 @@ export class Acceptor implements Watched, Resumable, Disposable {
     if (!this.#isPaused) this.resume();
   }
 
-  /** Something is being closed: in the next turn there may be descriptors again. */
+  /** A descriptor is about to be closed: accepting goes on in the next turn. */
   reopen(): void {
     if (!this.#isPaused) return;
     this.#isPaused = false;
-    this.#options.lane.again(this);
+    this.#options.loop.again(this);
   }
 
-  /** Accepts who waits. */
+  /** Accepts what waits. */
   resume(): void {
     if (this.#isPaused || this.#listener.isClosed) return;
     try {
@@ -83,12 +83,12 @@ export class Acceptor implements Watched, Resumable, Disposable {
       this.#pause(error);
       return;
     }
-    this.#options.lane.again(this);
+    this.#options.loop.again(this);
   }
 
   close(): void {
     if (this.#listener.isClosed) return;
-    this.#options.lane.unwatch(this.#listener.fd, this.#token);
+    this.#options.loop.unwatch(this.#listener.fd, this.#token);
     this.#listener.close();
     this.#retry.close();
     this.#parked?.close();
@@ -106,7 +106,7 @@ export class Acceptor implements Watched, Resumable, Disposable {
       try {
         return this.#listener.accept();
       } catch (error) {
-        // Gone before it was accepted: the next one.
+        // The client was gone before it was accepted.
         if (!(error instanceof SystemError) || error.code !== 'ECONNABORTED') throw error;
       }
     }
@@ -114,7 +114,7 @@ export class Acceptor implements Watched, Resumable, Disposable {
 
   #admit(socket: Socket): void {
     try {
-      this.#options.onCaller(socket);
+      this.#options.onAccept(socket);
     } catch (error) {
       if (isShortage(error)) this.#parked = socket;
       throw error;
@@ -136,15 +136,15 @@ export function isShortage(error: unknown): boolean {
 
 /** Calls back some time after it was set. */
 class RetryTimer implements Watched, Disposable {
-  readonly #lane: EventLoop;
+  readonly #loop: EventLoop;
   readonly #timer = TimerFd.create();
   readonly #token: number;
   readonly #onTime: () => void;
 
-  constructor(lane: EventLoop, onTime: () => void) {
-    this.#lane = lane;
+  constructor(loop: EventLoop, onTime: () => void) {
+    this.#loop = loop;
     this.#onTime = onTime;
-    this.#token = lane.watch(this.#timer.fd, pollEvents.in, this);
+    this.#token = loop.watch(this.#timer.fd, pollEvents.in, this);
   }
 
   set(): void {
@@ -157,7 +157,7 @@ class RetryTimer implements Watched, Disposable {
 
   close(): void {
     if (this.#timer.isClosed) return;
-    this.#lane.unwatch(this.#timer.fd, this.#token);
+    this.#loop.unwatch(this.#timer.fd, this.#token);
     this.#timer.close();
   }
 

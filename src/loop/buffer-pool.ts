@@ -1,4 +1,4 @@
-// Buffers for bytes that wait: pieces of shared memory, lent while they are needed and given back to the kernel after a crowd.
+// A pool of buffers for bytes that wait: pieces of shared memory, borrowed while they are needed; spare memory goes back to the kernel.
 
 import { SharedMemory } from '../native/index.ts';
 
@@ -49,7 +49,7 @@ export class BufferPool implements Disposable {
     const { chunk } = buffer;
     chunk.free.push(buffer);
     this.#freeCount++;
-    // One chunk is kept in reserve, or a single busy buffer could open and close one all the time.
+    // One chunk stays in reserve, or a single busy buffer could map and unmap one all the time.
     const isSpare = chunk.free.length === BUFFERS_PER_CHUNK && this.#freeCount >= 2 * BUFFERS_PER_CHUNK;
     if (isSpare) this.#drop(chunk);
   }

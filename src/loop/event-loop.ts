@@ -1,13 +1,13 @@
-// A lane: one thread's epoll and everything it waits for, run to completion event by event.
+// An event loop: one thread's epoll and everything it watches, run to completion event by event.
 
 import { Poller } from '../native/index.ts';
 
-/** Something with a descriptor. Called with the events that came; reads or writes until there is no more (edge-triggered). */
+/** The owner of a watched descriptor. It reads or writes until the kernel has no more (edge-triggered). */
 export interface Watched {
   onEvents(events: number): void;
 }
 
-/** Something that stopped to let others have a turn. */
+/** Something that stopped so that others have a turn. */
 export interface Resumable {
   resume(): void;
 }
@@ -18,12 +18,12 @@ export class EventLoop implements Disposable {
   readonly #poller = Poller.create(EVENTS_PER_TURN);
   readonly #watched: (Watched | undefined)[] = [];
   readonly #freeTokens: number[] = [];
-  /** Free at the end of the turn: until then, events of the batch may still name them. */
+  /** Free at the end of the turn: until then, events of this turn may still carry them. */
   readonly #leavingTokens: number[] = [];
   #waiting: Resumable[] = [];
   #resuming: Resumable[] = [];
 
-  /** Readable while events wait, so that a lane can be driven by another loop. */
+  /** Readable while events wait, so that this loop can be driven by another one. */
   get fd(): number {
     return this.#poller.fd;
   }
@@ -59,12 +59,12 @@ export class EventLoop implements Disposable {
     this.#leavingTokens.push(token);
   }
 
-  /** Resumes it in the next turn, after everybody else had theirs. */
+  /** Resumes it in the next turn, after all events of that turn. */
   again(resumable: Resumable): void {
     this.#waiting.push(resumable);
   }
 
-  /** Waits for events for so long (negative: for ever) and handles them; how many there were. */
+  /** Waits for events for so long (negative: for ever) and handles them. Returns how many there were. */
   turn(timeoutNs: number): number {
     const resuming = this.#waiting;
     this.#waiting = this.#resuming;
@@ -74,7 +74,7 @@ export class EventLoop implements Disposable {
       this.#watched[this.#poller.token(index)]?.onEvents(this.#poller.events(index));
     }
     const resumed = resuming.length;
-    // To empty an array takes V8 longer than the rest of a turn that finds nothing: only when there is something in it.
+    // Emptying an array takes V8 longer than the rest of an idle turn, so an empty one is left alone.
     if (resumed > 0) {
       for (let index = 0; index < resumed; index++) resuming[index].resume();
       resuming.length = 0;

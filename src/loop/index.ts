@@ -3,6 +3,6 @@
 export { Acceptor, isShortage } from './acceptor.ts';
 export { BufferPool, type PooledBuffer } from './buffer-pool.ts';
 export { EventLoop, type Resumable, type Watched } from './event-loop.ts';
-export { type Dying, LastWords } from './last-words.ts';
 export { prepareLeg } from './leg-socket.ts';
+export { type Draining, ResetDrain } from './reset-drain.ts';
 export { SourcePorts } from './source-ports.ts';

@@ -1,23 +1,22 @@
-// The source ports of connections to servers: one of the kernel's choice or, when all are taken, the one of ours that has
-// been closed for longest.
+// Source ports of legs to servers: one of the kernel's choice or, when all are taken, the one of ours that has rested longest.
 //
-// A call must be bound before it is made, so that the server can be told who really calls. The kernel gives such a socket no port
-// that is in TIME_WAIT, as a plain connect would get: 28,000 short calls, ended by the client, would use up a minute's ports.
+// A leg is bound before it connects, so that the server can be shown its true client. Unlike a plain connect, an explicit bind gets no
+// port that is in TIME_WAIT: 28,000 short connections, closed by the client, would use up all ports for a minute.
 
 import { SystemError } from '../errors.ts';
 import { type Address, ip, type Socket } from '../native/index.ts';
 
-/** Another program may have taken some of ours meanwhile. */
+/** Other programs may have taken some of our ports meanwhile. */
 const MAX_TRIES = 32;
-/** Looking through all ports in vain takes the kernel milliseconds: not for every call. */
+/** A search through all ports that finds none takes the kernel milliseconds, so it is not made for every connection. */
 const CROWDED_MS = 1000;
 
 export class SourcePorts {
-  /** By host: ports that we used and closed, the one that rests longest first. Never one that is open. */
+  /** By host: ports that we used and closed, the one that has rested longest first. Never one that is open. */
   readonly #resting = new Map<string, Set<number>>();
   #crowdedUntilMs = 0;
 
-  /** Binds the socket to the host and some port; which it is. */
+  /** Binds the socket to the host and some port. Returns the address. */
   bind(socket: Socket, host: string): Address {
     const isCrowded = this.#crowdedUntilMs !== 0 && performance.now() < this.#crowdedUntilMs;
     if (!isCrowded || !this.#bindResting(socket, host)) this.#bindAny(socket, host);
@@ -39,8 +38,8 @@ export class SourcePorts {
 
   #bindAny(socket: Socket, host: string): void {
     try {
-      // Without reuseAddress: with it, the kernel looks through the lower half of its ports first, which takes a millisecond
-      // for each call once those are taken.
+      // Without reuseAddress: with it, the kernel searches the lower half of its ports first, which takes a millisecond for each
+      // connection once those are taken.
       socket.bind(ip(host, 0));
       // So that the port can be shared when it rests in TIME_WAIT; all of ours have it.
       socket.setOption('reuseAddress', 1);

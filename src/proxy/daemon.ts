@@ -140,7 +140,7 @@ export class ProxyDaemon implements AsyncDisposable {
       else if (message.kind === 'state') book.linkState(message);
       else if (message.kind === 'error') reportError('lane', message.message, '');
       else if (message.kind === 'connection') publishConnection(message.event);
-      else if (message.kind === 'lie') {
+      else if (message.kind === 'protocolError') {
         reportError(
           'channel',
           `peer ${message.peer} broke the rules: ${message.reason}; its context is closed`,
@@ -312,7 +312,7 @@ function followHearers(lanes: readonly LaneThread[]): Disposable {
     const isHeard = isConnectionHeard();
     if (isHeard === wasHeard) return;
     wasHeard = isHeard;
-    for (const lane of lanes) lane.tell({ kind: 'hear', isHeard });
+    for (const lane of lanes) lane.tell({ kind: 'subscribe', isSubscribed: isHeard });
   }, HEARERS_LOOK_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }

@@ -160,10 +160,10 @@ function join(client: Socket): void {
 
 const address = destination.slice(0, destination.lastIndexOf(':'));
 const acceptor = new Acceptor({
-  lane: loop,
+  loop,
   address: ip(address, 0),
   bufferBytes: SOCKET_BUFFER_BYTES,
-  onCaller: join,
+  onAccept: join,
   onPause: (error) => {
     throw error;
   },

@@ -138,7 +138,7 @@ describe('operating daemons', { concurrency: false }, () => {
     b.signal('SIGCONT');
     assert.equal(await caller.line(/^E/), 'ECONNRESET');
     const there = `${world.b.ipv4}:${port}`;
-    await a.logged(new RegExp(`-> ${there} refused: call the server: ECONNREFUSED$`));
+    await a.logged(new RegExp(`-> ${there} refused: connect to the server: ECONNREFUSED$`));
     await b.logged(new RegExp(`-> ${there} refused: \\w`));
     // Nobody announces this one.
     const closed = net.concat(call.slice(net.length).replace(String(port), String(port + 1)));

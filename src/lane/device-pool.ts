@@ -25,7 +25,7 @@ export function meetingPlace({ runtimeDir }: DeviceConfig): string {
   return createHash('sha256').update(`${boot} ${dev} ${ino}`).digest('hex');
 }
 
-export class DeviceShelf implements Disposable {
+export class DevicePool implements Disposable {
   readonly #config: DeviceConfig;
   readonly #devices = new Map<string, Device>();
 
