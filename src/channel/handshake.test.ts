@@ -116,7 +116,7 @@ describe('a session that hears', () => {
   test('an offer, though it is the one that offers: a protocol error', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
     joined.dialer.sessions[0]?.hear(offer);
-    assert.match(joined.dialer.protocolErrors[0] ?? '', /it called, though it is to be called/);
+    assert.match(joined.dialer.protocolErrors[0] ?? '', /it sent an offer, though it is the acceptor/);
   });
 
   test('the same offer again, or an older one: nothing happens', async () => {

@@ -157,7 +157,7 @@ describe('a peer that breaks the rules', () => {
     joined.dialer.sessions[0]?.hear(joined.said.find(isBroken)?.body ?? {});
     joined.dialer.isPaused = false;
     await joined.until('it is found out', () => joined.acceptor.protocolErrors.length > 0);
-    assert.match(joined.acceptor.protocolErrors[0] ?? '', /overwritten what was on its way/);
+    assert.match(joined.acceptor.protocolErrors[0] ?? '', /overwritten records that were on their way/);
   });
 
   test('a region full of noise ends its own session at most', async () => {
