@@ -8,7 +8,9 @@
 // arrays on either side stay on their side of the atomic one: V8 does not move them across. litmus.test.ts checks
 // both claims between threads and processes.
 //
-// The names say what the caller needs, not what the hardware does: both are stronger than their names here.
+// The names say what the code needs, not what the hardware does: both are stronger than their names here. Flags of a side
+// that is about to sleep rely on that: it stores its flag and then loads the other side's word, which acquire and release
+// alone would not order.
 
 /** Reads an index that another party publishes. Partner: `storeRelease`. */
 export function loadAcquire(view: Int32Array | Uint32Array, index: number): number {
@@ -18,6 +20,11 @@ export function loadAcquire(view: Int32Array | Uint32Array, index: number): numb
 /** Publishes an index: all plain writes before it are seen by who loads it. Partner: `loadAcquire`. */
 export function storeRelease(view: Int32Array | Uint32Array, index: number, value: number): void {
   Atomics.store(view, index, value);
+}
+
+/** Stores `value` and returns what was there: takes a flag back and sees whether it was set. */
+export function exchange(view: Int32Array | Uint32Array, index: number, value: number): number {
+  return Atomics.exchange(view, index, value);
 }
 
 /** Returns the value before the addition. */

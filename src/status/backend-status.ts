@@ -23,7 +23,7 @@ export interface SessionCounts {
   completions: number;
   failedCompletions: number;
   events: number;
-  rings: number;
+  doorbells: number;
 }
 
 /** What the thread of a guest knows of it. */

@@ -1,7 +1,7 @@
-// A guest that scribbles random and adversarial values over all that it shares with the backend, beside an honest one.
+// A guest that scribbles random and adversarial values over all that it shares with the backend, beside a guest that checks its data.
 //
-// Whoever shares a machine with two processors takes time from the others. So the honest guest's speed beside the scribbler is
-// compared with what it has beside a busy guest that keeps the rules and posts as fast as it can, turn by turn.
+// Every guest takes time from the others of a machine with two processors. So the checking guest's speed beside the scribbler is
+// compared with what it has beside a busy guest that keeps to the protocol and posts as fast as it can, turn by turn.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, fork } from 'node:child_process';
@@ -13,15 +13,15 @@ import { median } from '../../workbench/bench/measure.ts';
 
 /** Of scribbling in all; more by hand. */
 const SECONDS = Number(process.env.MILLRACE_FUZZ_SECONDS ?? 10);
-/** Of those, the part in which the scribbler lies so often that it is dropped all the time. */
+/** The part of it in which the scribbler makes so many protocol errors that it is dropped all the time. */
 const LYING_SECONDS = SECONDS * 0.3;
 const BUSY_MS = 150;
 const SCRIBBLE_MS = 250;
 const TURNS = ((SECONDS - LYING_SECONDS) * 1000) / SCRIBBLE_MS;
-/** What is left over from the turn before has this time to end. */
+/** How long work of the turn before may take to end. */
 const SETTLE_MS = 10;
-/** Lies once in so many scribbles: some a second, so that it is heard and the pace of registrations hardly slows it. */
-const ONE_LIE_IN = 50_000;
+/** One protocol error in so many scribbles: some a second, so that the rate of registrations hardly slows it. */
+const ONE_ERROR_IN = 50_000;
 const TIMEOUT_MS = 60_000 + SECONDS * 3000;
 
 interface Progress {
@@ -43,7 +43,7 @@ class World implements AsyncDisposable {
     this.backend = backend;
   }
 
-  async start(name: 'honest' | 'busy' | 'scribbler', ...rest: readonly string[]): Promise<ChildProcess> {
+  async start(name: 'checking' | 'busy' | 'scribbler', ...rest: readonly string[]): Promise<ChildProcess> {
     const program = new URL(`../../src/remoting/backend/fixtures/${name}-main.ts`, import.meta.url);
     const child = fork(program, [this.backend.socketPath, ...rest]);
     this.#children.push(child);
@@ -64,14 +64,14 @@ async function ask<T>(child: ChildProcess): Promise<T> {
   return answer as T;
 }
 
-/** Rounds a second of the honest guest in a time that is given, while one neighbour runs. */
-async function speedBeside(neighbour: ChildProcess, honest: ChildProcess, ms: number): Promise<number> {
+/** Rounds a second of the checking guest in a time that is given, while one neighbour runs. */
+async function speedBeside(neighbour: ChildProcess, checking: ChildProcess, ms: number): Promise<number> {
   neighbour.kill('SIGCONT');
   await sleep(SETTLE_MS);
   const startMs = performance.now();
-  const before = await ask<Progress>(honest);
+  const before = await ask<Progress>(checking);
   await sleep(ms);
-  const after = await ask<Progress>(honest);
+  const after = await ask<Progress>(checking);
   const seconds = (performance.now() - startMs) / 1000;
   neighbour.kill('SIGSTOP');
   assert.equal(after.problem, '');
@@ -82,16 +82,16 @@ const someSeed = (): string => String(Date.now() % 1_000_000);
 
 test('a guest that scribbles over its rings and calls errors no other', { timeout: TIMEOUT_MS }, async (context) => {
   await using world = new World(await BackendProcess.start());
-  const honest = await world.start('honest');
+  const checking = await world.start('checking');
   const busy = await world.start('busy');
   busy.kill('SIGSTOP');
-  const scribbler = await world.start('scribbler', someSeed(), String(ONE_LIE_IN));
+  const scribbler = await world.start('scribbler', someSeed(), String(ONE_ERROR_IN));
   scribbler.kill('SIGSTOP');
-  // What the honest guest keeps, turn by turn: the rest of the machine is about the same for both halves of one.
+  // What the checking guest keeps, turn by turn: the rest of the machine is about the same for both halves of one.
   const kept: number[] = [];
   for (let turn = 0; turn < TURNS; turn++) {
-    const beside = await speedBeside(busy, honest, BUSY_MS);
-    kept.push((await speedBeside(scribbler, honest, SCRIBBLE_MS)) / beside);
+    const beside = await speedBeside(busy, checking, BUSY_MS);
+    kept.push((await speedBeside(scribbler, checking, SCRIBBLE_MS)) / beside);
   }
   for (const child of [busy, scribbler]) child.kill('SIGCONT');
   assert.equal((await ask<Progress>(busy)).problem, '');
@@ -104,20 +104,20 @@ test('a guest that scribbles over its rings and calls errors no other', { timeou
   );
 });
 
-test('a guest that lies, is dropped and comes back all the time spoils nothing of another', {
+test('a guest that is dropped for protocol errors and reconnects all the time spoils nothing of another', {
   timeout: TIMEOUT_MS,
 }, async (context) => {
-  // As often as it likes: what is tried here is how the backend notices lies.
+  // As often as it likes: this tests how the backend finds protocol errors.
   await using world = new World(await BackendProcess.start({ registrationsPerSecond: 1e6 }));
-  const honest = await world.start('honest');
-  const liar = await world.start('scribbler', someSeed());
-  const before = await ask<Progress>(honest);
+  const checking = await world.start('checking');
+  const scribbler = await world.start('scribbler', someSeed());
+  const before = await ask<Progress>(checking);
   await sleep(LYING_SECONDS * 1000);
-  const after = await ask<Progress>(honest);
+  const after = await ask<Progress>(checking);
   assert.equal(after.problem, '');
-  assert.ok(after.rounds > before.rounds, 'the honest guest stands still');
-  const { connections, scribbles } = await ask<Scribbled>(liar);
+  assert.ok(after.rounds > before.rounds, 'the checking guest stands still');
+  const { connections, scribbles } = await ask<Scribbled>(scribbler);
   const { dropped } = await world.backend.status();
   context.diagnostic(`${scribbles} scribbles, ${connections} connections, ${dropped} dropped`);
-  assert.ok(dropped > 0, 'no lie was noticed');
+  assert.ok(dropped > 0, 'no protocol error was found');
 });

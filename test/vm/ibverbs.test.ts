@@ -19,7 +19,7 @@ const programs = [
   ...started,
   remoteSuite,
   remoteBackend,
-  'src/remoting/backend/guest-worker.ts',
+  'src/remoting/backend/threads/guest-worker.ts',
   bin,
 ];
 const millrace = compiledWords(bin);

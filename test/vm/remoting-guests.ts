@@ -5,8 +5,8 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { readLine } from '../../src/json-lines/line.ts';
 import { Guest } from '../../src/lab/vm/index.ts';
 import { BackendProcess } from '../../src/remoting/backend/fixtures/backend-process.ts';
-import { registerMachine } from '../../src/remoting/transports/qemu-register.ts';
-import { closeEnds, QemuWiring } from '../../src/remoting/transports/qemu-wiring.ts';
+import { registerMachine } from '../../src/remoting/transports/qemu/registration.ts';
+import { closeEnds, QemuWiring } from '../../src/remoting/transports/qemu/wiring.ts';
 import { type Archive, buildArchive, guestEnv, unpackArchive } from './guest-archive.ts';
 
 /** What programs of guests use, wherever they are. */

@@ -4,7 +4,7 @@ import { after } from 'node:test';
 import { conformance } from '../../../test/conformance/index.ts';
 import { RemoteEnds } from '../../../test/conformance/remote-ends.ts';
 import { BackendProcess } from '../../remoting/backend/fixtures/backend-process.ts';
-import { UnixGuest } from '../../remoting/transports/unix-guest.ts';
+import { UnixGuest } from '../../remoting/transports/unix/guest-transport.ts';
 
 const backend = await BackendProcess.start();
 const ends = new RemoteEnds(() => UnixGuest.connect(backend.socketPath));

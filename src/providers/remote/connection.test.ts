@@ -1,4 +1,4 @@
-// What remote devices do besides what all devices do: ways of waiting, bells that several wait for, memory that is shared.
+// What remote devices do besides what all devices do: ways of waiting, a doorbell that several threads wait for, shared memory.
 
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
@@ -6,7 +6,7 @@ import { modifyToRts } from '../../../test/conformance/connect.ts';
 import { drain, until } from '../../../test/conformance/wait.ts';
 import { Poller, pollEvents, SharedMemory } from '../../native/index.ts';
 import { BackendProcess } from '../../remoting/backend/fixtures/backend-process.ts';
-import { UnixGuest } from '../../remoting/transports/unix-guest.ts';
+import { UnixGuest } from '../../remoting/transports/unix/guest-transport.ts';
 import { waitModes } from '../../spin/adaptive-wait.ts';
 import { type Cq, Device, GRH_BYTES, type Pd, type Qp, ReceiveBatch, SendBatch } from '../../verbs/index.ts';
 import { openRemoteDevice, RemoteConnection } from './index.ts';
@@ -67,7 +67,7 @@ describe('a remote device', () => {
     assert.ok(target.bytes.subarray(8192, 8292).every((byte) => byte === 9));
   });
 
-  test('keeps the bell for a thread that sleeps when one that polls has heard it', async () => {
+  test('keeps the doorbell for a thread that sleeps when one that polls has taken it', async () => {
     using connection = RemoteConnection.open(UnixGuest.connect(socketPath));
     using device = new Device(connection.openDevice('soft-tcp'));
     const { pd, cq, one } = loop(device);
@@ -81,7 +81,7 @@ describe('a remote device', () => {
     for (let times = 0; times < 20; times++) {
       cq.arm();
       one.postSend(batch);
-      assert.ok(connection.caller.isRung(5e9));
+      assert.ok(connection.backend.isRung(5e9));
       // As a poll does now and then.
       connection.checkAlive();
       assert.equal(poller.wait(5e9), 1);
@@ -106,7 +106,7 @@ describe('a remote device', () => {
     qp.postReceive(receives);
     using sends = new SendBatch();
     sends.send(2).sge(mr.lkey, mr.address, 16).to(4711, qp.number, 0x1234);
-    assert.throws(() => qp.postSend(sends), /address handle that is none of this protection domain/);
+    assert.throws(() => qp.postSend(sends), /address handle that is not of this protection domain/);
     const { gids, lid } = device.port();
     using ah = pd.createAh({ gid: gids[0] ?? '', lid });
     sends.clear();

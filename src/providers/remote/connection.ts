@@ -1,21 +1,29 @@
-// A connection to a backend: devices are opened over it, and what happens to them is heard through it.
+// A connection to a backend: devices are opened over it, and their events come over it.
 
 import { MillraceError } from '../../errors.ts';
-import { EventFd, FdWatch, Poller, pollEvents, type SharedMemory } from '../../native/index.ts';
+import {
+  EventFd,
+  FdWatch,
+  loadAcquire,
+  Poller,
+  pollEvents,
+  type SharedMemory,
+  storeRelease,
+} from '../../native/index.ts';
 import type { GuestTransport, SharedRange, WordReader } from '../../remoting/protocol/index.ts';
 import { areaWord, eventKinds, PROTOCOL_MAGIC, PROTOCOL_VERSION } from '../../remoting/protocol/index.ts';
 import type { WaitMode } from '../../spin/index.ts';
 import type { DeviceInfo } from '../../verbs/index.ts';
-import { Caller } from './caller.ts';
+import { BackendCalls } from './backend-calls.ts';
 import { RemoteDevice } from './device.ts';
 import { PollPatience } from './poll-patience.ts';
 
 export interface RemoteConnectionOptions {
-  /** How calls are waited for. Default: `mixed`. */
+  /** How a thread waits for the replies to its calls. Default: `mixed`. */
   readonly wait?: WaitMode;
-  /** What the backend's lists show. Default: the name of the program. */
+  /** For people: the backend's lists show it. Default: the name of the program. */
   readonly label?: string;
-  /** Closed when its last device is. */
+  /** Whether it is closed with its last device. */
   readonly endsWithDevices?: boolean;
 }
 
@@ -27,11 +35,11 @@ interface RemoteEvent {
 }
 
 export class RemoteConnection implements Disposable {
-  readonly caller: Caller;
+  readonly backend: BackendCalls;
   readonly patience = new PollPatience();
   readonly #transport: GuestTransport;
   readonly #area: Uint32Array;
-  /** Rung by ourselves: a bell was taken while a call was waited for. */
+  /** Signalled by this side, when it has taken the doorbell while a call waited. */
   readonly #again = EventFd.create();
   readonly #poller = Poller.create(2);
   readonly #watch: FdWatch;
@@ -57,10 +65,13 @@ export class RemoteConnection implements Disposable {
     this.#transport = transport;
     this.#endsWithDevices = endsWithDevices;
     this.#area = new Uint32Array(transport.callArea.buffer);
-    this.caller = new Caller(transport, wait, { onRung: () => this.#again.signal(), onGone: () => this.#onGone() });
+    this.backend = new BackendCalls(transport, wait, {
+      onRung: () => this.#again.signal(),
+      onGone: () => this.#onGone(),
+    });
     this.#poller.add(transport.fd, pollEvents.in, 0);
     this.#poller.add(this.#again.fd, pollEvents.in, 1);
-    // Events are heard whenever the thread has nothing else to do, without keeping the process alive.
+    // Device events are attended to by the event loop of Node, without keeping the process alive.
     this.#watch = FdWatch.start(this.#poller.fd, () => this.attend());
   }
 
@@ -73,12 +84,8 @@ export class RemoteConnection implements Disposable {
     return this.#isClosed;
   }
 
-  get deviceCount(): number {
-    return this.#devices.size;
-  }
-
   listDevices(): readonly DeviceInfo[] {
-    const results = this.caller.call('listDevices');
+    const results = this.backend.call('listDevices');
     const count = results.u32();
     return Array.from({ length: count }, () => {
       const name = results.text();
@@ -88,14 +95,14 @@ export class RemoteConnection implements Disposable {
   }
 
   openDevice(name: string): RemoteDevice {
-    const results = this.caller.call('openDevice', (writer) => writer.text(name));
+    const results = this.backend.call('openDevice', (writer) => writer.text(name));
     const handle = results.u32();
     const device = new RemoteDevice(this, handle, name, results.text());
     this.#devices.set(handle, device);
     return device;
   }
 
-  /** For devices: they are closed. */
+  /** For devices, when they are closed. */
   forget(device: RemoteDevice): void {
     this.#devices.delete(device.handle);
     if (this.#endsWithDevices && this.#devices.size === 0) this.close();
@@ -109,38 +116,41 @@ export class RemoteConnection implements Disposable {
     return this.#transport.offer(memory);
   }
 
-  /** Something may have happened: looks which CQs have had their event, and fetches the events of devices. */
+  /** Notifies the channels of CQs whose event is due, and fetches the events of devices. */
   attend(): void {
     if (this.#isClosed) return;
     this.#again.take();
     this.#take();
-    // Taken back before looking. Partner: the backend stores what it has, and then exchanges this word.
-    Atomics.store(this.#area, areaWord.guestRung, 0);
+    // Cleared before the queues are checked. Partner: `GuestSession.#ringForEvent`, which runs after the event was stored.
+    storeRelease(this.#area, areaWord.guestRung, 0);
     for (const device of this.#devices.values()) device.notifyChannels();
-    if (this.caller.isGone || Atomics.load(this.#area, areaWord.eventCount) === this.#seenEvents) return;
-    this.#seenEvents = Atomics.load(this.#area, areaWord.eventCount);
-    for (const event of readEvents(this.caller.call('takeEvents'))) this.#publish(event);
+    if (this.backend.isGone) return;
+    // Partner: `GuestSession.#announceEvent`, which adds to it after the event was stored.
+    const events = loadAcquire(this.#area, areaWord.eventCount);
+    if (events === this.#seenEvents) return;
+    this.#seenEvents = events;
+    for (const event of readEvents(this.backend.call('takeEvents'))) this.#publish(event);
   }
 
-  /** Notices a backend that has gone. Sleeps for at most so long while nothing is to be heard. */
+  /** Finds out whether the backend is alive. Sleeps for at most so long, or until the doorbell is rung. */
   checkAlive(timeoutNs = 0): void {
-    if (this.caller.isGone || !this.caller.isRung(timeoutNs)) return;
+    if (this.backend.isGone || !this.backend.isRung(timeoutNs)) return;
     this.#take();
-    // What it was rung for may be for somebody who waits on a channel.
-    if (Atomics.load(this.#area, areaWord.guestRung) !== 0) this.#again.signal();
+    // It may have been rung for a thread that waits on a channel. Partner: the exchange of `GuestSession.#ringForEvent`.
+    if (loadAcquire(this.#area, areaWord.guestRung) !== 0) this.#again.signal();
   }
 
   close(): void {
     if (this.#isClosed) return;
     for (const device of this.#devices.values()) device.close();
-    // The last device may have taken it along.
+    // Closing the last device may have closed the connection.
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.caller.end('this side has closed the connection');
+    this.backend.end('this side has closed the connection');
     this.#watch.close();
     this.#poller.close();
     this.#again.close();
-    this.caller.close();
+    this.backend.close();
     this.#transport.close();
   }
 
@@ -149,23 +159,26 @@ export class RemoteConnection implements Disposable {
   }
 
   #take(): void {
-    if (this.caller.isGone || this.#transport.take()) return;
-    this.caller.end('it has ended, or ended the connection');
+    if (this.backend.isGone || this.#transport.takeDoorbell()) return;
+    this.backend.end('it has ended, or ended the connection');
     this.#onGone();
   }
 
   #hello(label: string): void {
     const { magic, version } = areaWord;
-    // The backend writes its version before it looks for calls, so an answer to this one is good for both.
-    this.caller.call('hello', (writer) => writer.u32(PROTOCOL_VERSION).text(label, 64));
+    // The backend writes its version before it serves calls, so both are there once this call has returned.
+    this.backend.call('hello', (writer) => writer.u32(PROTOCOL_VERSION).text(label, 64));
     if (this.#area[magic] !== PROTOCOL_MAGIC || this.#area[version] !== PROTOCOL_VERSION) {
-      throw new MillraceError('MILLRACE_ERR_PROTOCOL', 'connect to a remoting backend: what answered is none');
+      throw new MillraceError(
+        'MILLRACE_ERR_PROTOCOL',
+        'connect to a remoting backend: the process that answered is no backend of this version',
+      );
     }
   }
 
   #onGone(): void {
     for (const device of this.#devices.values()) device.onBackendGone();
-    // Whoever waits on a channel learns of it at the next turn.
+    // Threads that wait on a channel are woken.
     this.#again.signal();
   }
 

@@ -1,6 +1,6 @@
-// Completion queues of a remote device: polled in shared memory, without a word to the backend.
+// Completion queues of a remote device: polled in shared memory, without a call to the backend.
 
-import type { SharedMemory } from '../../native/index.ts';
+import { loadAcquire, type SharedMemory, storeRelease } from '../../native/index.ts';
 import { armings, completionRing, completionRingShape } from '../../remoting/protocol/index.ts';
 import {
   type CompletionBatch,
@@ -26,7 +26,7 @@ export class RemoteCq implements ProviderCq {
   #consumed = 0;
   /** Armed, and no event yet. */
   #isArmed = false;
-  /** Completions that no backend gives any more, as flat rows. */
+  /** Flushed completions of requests that the backend left, as flat rows. */
   #flushed: number[] = [];
 
   constructor(
@@ -48,8 +48,8 @@ export class RemoteCq implements ProviderCq {
 
   poll(batch: CompletionBatch): number {
     const ring = this.#words;
-    // Partner: the backend's store after it has written the rows.
-    const waiting = (Atomics.load(ring, completionRing.produced) - this.#consumed) >>> 0;
+    // Partner: `GuestCompletionQueue.#publish`, which stores after it has written the rows.
+    const waiting = (loadAcquire(ring, completionRing.produced) - this.#consumed) >>> 0;
     if (waiting === 0) return this.#pollNothing(batch);
     this.#patience.found();
     const count = Math.min(waiting, batch.capacity, this.#slots);
@@ -60,11 +60,11 @@ export class RemoteCq implements ProviderCq {
       for (let word = 0; word < ROW; word++) words[to + word] = ring[from + word];
       this.#consumed = (this.#consumed + 1) >>> 0;
     }
-    // Stored, then looked whether room is wanted: partner is the backend, which says so and then looks once more.
-    Atomics.store(ring, completionRing.consumed, this.#consumed);
-    if (Atomics.load(ring, completionRing.wantsRoom) === 1) {
-      Atomics.store(ring, completionRing.wantsRoom, 0);
-      this.#device.caller.wakeBackend();
+    // Stores, then loads whether room is wanted. Partner: `GuestCompletionQueue.#room`, which stores that and then loads `consumed`.
+    storeRelease(ring, completionRing.consumed, this.#consumed);
+    if (loadAcquire(ring, completionRing.wantsRoom) === 1) {
+      storeRelease(ring, completionRing.wantsRoom, 0);
+      this.#device.backend.wake();
     }
     return count;
   }
@@ -72,22 +72,24 @@ export class RemoteCq implements ProviderCq {
   arm(solicitedOnly: boolean): void {
     const ring = this.#words;
     this.#isArmed = true;
-    if (Atomics.load(ring, completionRing.armed) === armings.any) return;
-    // The caller polls once more: partner is the backend, which stores completions and then looks at this word.
-    Atomics.store(ring, completionRing.armed, solicitedOnly ? armings.solicited : armings.any);
+    if (loadAcquire(ring, completionRing.armed) === armings.any) return;
+    // The program polls once more after arming. Partner: `GuestCompletionQueue.#publish`, which stores `produced` and then loads
+    // this word.
+    storeRelease(ring, completionRing.armed, solicitedOnly ? armings.solicited : armings.any);
     if (this.#device.isGone) this.notify();
   }
 
-  /** Tells the channel if the backend has given the event. */
+  /** Notifies the channel if the backend has given the event. */
   notify(): void {
     if (!this.#isArmed) return;
-    const isDue = Atomics.load(this.#words, completionRing.armed) === armings.none;
+    // Partner: `GuestCompletionQueue.#publish`, which clears the word when it gives the event.
+    const isDue = loadAcquire(this.#words, completionRing.armed) === armings.none;
     if (!isDue && !(this.#device.isGone && this.#flushed.length > 0)) return;
     this.#isArmed = false;
     this.channel?.notify(this);
   }
 
-  /** The backend is gone, and with it what it would have said. */
+  /** Adds the completion of a request that the backend, which is gone, does not complete any more. */
   flush(wrIdLow: number, wrIdHigh: number, qpNumber: number): void {
     const row = Array.from({ length: ROW }, () => 0);
     row[completionRow.wrId] = wrIdLow;
@@ -100,18 +102,19 @@ export class RemoteCq implements ProviderCq {
   close(): void {
     this.#device.removeCq(this);
     this.channel?.forget(this);
-    this.#device.caller.callIfAlive('closeCq', (writer) => writer.u32(this.handle));
+    this.#device.backend.callIfAlive('closeCq', (writer) => writer.u32(this.handle));
     this.#memory.close();
   }
 
-  /** Sleeps until the next completion, or for a moment: completions of another CQ do not end it. */
+  /** Sleeps until the next completion of this CQ, or for a short time. */
   #nap(): void {
     const ring = this.#words;
-    // Said first, then looked once more: partner is the backend, which stores completions and then looks at this word.
-    Atomics.store(ring, completionRing.naps, 1);
-    if (Atomics.load(ring, completionRing.produced) === this.#consumed)
+    // Stores that it naps, then loads once more. Partner: `GuestCompletionQueue.#publish`, which stores `produced` and then loads
+    // this word.
+    storeRelease(ring, completionRing.naps, 1);
+    if (loadAcquire(ring, completionRing.produced) === this.#consumed)
       this.#device.connection.checkAlive(this.#patience.napNs);
-    Atomics.store(ring, completionRing.naps, 0);
+    storeRelease(ring, completionRing.naps, 0);
   }
 
   #pollNothing(batch: CompletionBatch): number {

@@ -1,4 +1,4 @@
-// A device of the backend, as the guest's programs have it.
+// A device of the backend, in a guest's program.
 
 import { readRange } from '../../remoting/protocol/index.ts';
 import type {
@@ -13,7 +13,7 @@ import type {
   ProviderPd,
 } from '../../verbs/index.ts';
 import { DrivenChannel } from '../../verbs/index.ts';
-import type { Caller } from './caller.ts';
+import type { BackendCalls } from './backend-calls.ts';
 import type { RemoteConnection } from './connection.ts';
 import { RemoteCq } from './cq.ts';
 import { RemotePd } from './pd.ts';
@@ -25,7 +25,7 @@ export class RemoteDevice implements ProviderDevice {
   readonly info: DeviceInfo;
   readonly attributes: DeviceAttributes;
   readonly connection: RemoteConnection;
-  readonly caller: Caller;
+  readonly backend: BackendCalls;
   readonly handle: number;
   readonly regions = new Regions();
   readonly #cqs = new Map<number, RemoteCq>();
@@ -36,7 +36,7 @@ export class RemoteDevice implements ProviderDevice {
 
   constructor(connection: RemoteConnection, handle: number, name: string, description: string) {
     this.connection = connection;
-    this.caller = connection.caller;
+    this.backend = connection.backend;
     this.handle = handle;
     const { info, attributes } = JSON.parse(description) as { info: DeviceInfo; attributes: DeviceAttributes };
     this.info = { ...info, name, provider: 'remote' };
@@ -44,15 +44,15 @@ export class RemoteDevice implements ProviderDevice {
   }
 
   get isGone(): boolean {
-    return this.caller.isGone;
+    return this.backend.isGone;
   }
 
   ports(): readonly PortInfo[] {
-    return JSON.parse(this.caller.call('ports', (writer) => writer.u32(this.handle)).text()) as PortInfo[];
+    return JSON.parse(this.backend.call('ports', (writer) => writer.u32(this.handle)).text()) as PortInfo[];
   }
 
   counters(): Readonly<Record<string, number>> {
-    const results = this.caller.call('counters', (writer) => writer.u32(this.handle));
+    const results = this.backend.call('counters', (writer) => writer.u32(this.handle));
     return JSON.parse(results.text()) as Record<string, number>;
   }
 
@@ -61,7 +61,7 @@ export class RemoteDevice implements ProviderDevice {
   }
 
   createPd(): ProviderPd {
-    return new RemotePd(this, this.caller.call('createPd', (writer) => writer.u32(this.handle)).u32());
+    return new RemotePd(this, this.backend.call('createPd', (writer) => writer.u32(this.handle)).u32());
   }
 
   createChannel(): ProviderChannel {
@@ -69,7 +69,7 @@ export class RemoteDevice implements ProviderDevice {
   }
 
   createCq({ entries, channel }: CqSpec): ProviderCq {
-    const results = this.caller.call('createCq', (writer) => writer.u32(this.handle).u32(entries));
+    const results = this.backend.call('createCq', (writer) => writer.u32(this.handle).u32(entries));
     const handle = results.u32();
     const memory = this.connection.map(readRange(results));
     const cq = new RemoteCq(this, handle, entries, memory, channel as DrivenChannel | undefined);
@@ -80,7 +80,7 @@ export class RemoteDevice implements ProviderDevice {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.caller.callIfAlive('closeDevice', (writer) => writer.u32(this.handle));
+    this.backend.callIfAlive('closeDevice', (writer) => writer.u32(this.handle));
     this.connection.forget(this);
   }
 

@@ -1,4 +1,4 @@
-// The remote provider: devices that a backend owns, on this host or on the one below this guest.
+// The remote provider: devices that a backend owns, on this host or on the host of this virtual machine.
 
 import { openGuestTransport } from '../../remoting/transports/index.ts';
 import { Device, type DeviceInfo, type Provider, type ProviderDevice } from '../../verbs/index.ts';
@@ -7,19 +7,19 @@ import { RemoteConnection, type RemoteConnectionOptions } from './connection.ts'
 export { RemoteConnection, type RemoteConnectionOptions } from './connection.ts';
 
 export interface RemoteOptions extends RemoteConnectionOptions {
-  /** Of the backend, or `qemu` in a virtual machine. Default: MILLRACE_BACKEND; without one there are no remote devices. */
+  /** The backend's socket, or `qemu` in a virtual machine. Default: MILLRACE_BACKEND; without one there are no remote devices. */
   readonly socketPath?: string;
 }
 
-/** Opens a connection of its own for every device, which ends with it. */
+/** Opens a connection for every device, which is closed with it. */
 export function remoteProvider(options: RemoteOptions = {}): Provider {
   let idle: RemoteConnection | undefined;
   const socketPath = (): string | undefined => options.socketPath ?? process.env.MILLRACE_BACKEND;
   const connect = (path: string): RemoteConnection => {
-    // The one that listed the devices serves for the first that is opened, if its backend is still there.
+    // The connection that listed the devices serves the first one that is opened, if its backend is still alive.
     idle?.checkAlive();
     const connection =
-      idle?.caller.isGone === false
+      idle?.backend.isGone === false
         ? idle
         : RemoteConnection.open(openGuestTransport(path), { ...options, endsWithDevices: true });
     idle = undefined;

@@ -45,15 +45,15 @@ export class RemoteMr implements ProviderMr {
 
   grant(qp: ProviderQp, access: number): number {
     const { handle } = qp as RemoteQp;
-    return this.#device.caller.call('grant', (writer) => writer.u32(this.#handle).u32(handle).u32(access)).u32();
+    return this.#device.backend.call('grant', (writer) => writer.u32(this.#handle).u32(handle).u32(access)).u32();
   }
 
   revoke(rkey: number): void {
-    this.#device.caller.call('revoke', (writer) => writer.u32(this.#handle).u32(rkey));
+    this.#device.backend.call('revoke', (writer) => writer.u32(this.#handle).u32(rkey));
   }
 
   close(): void {
     this.#device.regions.remove(this);
-    this.#device.caller.callIfAlive('closeMr', (writer) => writer.u32(this.#handle));
+    this.#device.backend.callIfAlive('closeMr', (writer) => writer.u32(this.#handle));
   }
 }

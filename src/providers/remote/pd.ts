@@ -32,9 +32,9 @@ export class RemotePd implements ProviderPd {
   }
 
   allocate({ sizeBytes, hugePages }: { readonly sizeBytes: number; readonly hugePages: boolean }): SharedMemory {
-    const { caller, regions } = this.#device;
-    for (const unused of regions.takeUnused()) caller.call('free', (writer) => writer.u32(unused));
-    const results = caller.call('allocate', (writer) => writer.u64(sizeBytes).flag(hugePages));
+    const { backend, regions } = this.#device;
+    for (const unused of regions.takeUnused()) backend.call('free', (writer) => writer.u32(unused));
+    const results = backend.call('allocate', (writer) => writer.u64(sizeBytes).flag(hugePages));
     const handle = results.u32();
     const memory = this.#device.connection.map(readRange(results));
     regions.know(memory, handle);
@@ -42,9 +42,9 @@ export class RemotePd implements ProviderPd {
   }
 
   registerMr(spec: MrSpec): ProviderMr {
-    const { caller, regions } = this.#device;
+    const { backend, regions } = this.#device;
     const memory = regions.handleOf(spec.memory) ?? this.#pass(spec.memory);
-    const results = caller.call('registerMr', (writer) =>
+    const results = backend.call('registerMr', (writer) =>
       writer.u32(this.handle).u32(memory).u64(spec.offset).u64(spec.sizeBytes).u32(spec.access),
     );
     const [handle, lkey, rkey] = [results.u32(), results.u32(), results.u32()];
@@ -54,11 +54,11 @@ export class RemotePd implements ProviderPd {
   }
 
   createSrq({ requests, maxSge }: SrqSpec): ProviderSrq {
-    const { caller } = this.#device;
-    const results = caller.call('createSrq', (writer) => writer.u32(this.handle).u32(requests).u32(maxSge));
+    const { backend } = this.#device;
+    const results = backend.call('createSrq', (writer) => writer.u32(this.handle).u32(requests).u32(maxSge));
     const handle = results.u32();
     const memory = this.#device.connection.map(readRange(results));
-    const ring = new RequestRing(memory, receiveRingShape(requests, maxSge), () => caller.wakeBackend());
+    const ring = new RequestRing(memory, receiveRingShape(requests, maxSge), () => backend.wake());
     const srq = new RemoteSrq(this.#device, handle, ring);
     this.#device.addSrq(srq);
     return srq;
@@ -67,7 +67,7 @@ export class RemotePd implements ProviderPd {
   createQp(spec: QpSpec): ProviderQp {
     const { sendRequests, receiveRequests, maxSge, maxInlineBytes } = spec;
     const srq = spec.srq as RemoteSrq | undefined;
-    const results = this.#device.caller.call('createQp', (writer) => {
+    const results = this.#device.backend.call('createQp', (writer) => {
       writer.u32(this.handle).u32(typeWord(spec.type));
       writer
         .u32((spec.sendCq as RemoteCq).handle)
@@ -84,25 +84,25 @@ export class RemotePd implements ProviderPd {
   }
 
   createAh(path: PathTo): ProviderAh {
-    const { caller } = this.#device;
-    const results = caller.call('createAh', (writer) => writePath(writer.u32(this.handle), path));
+    const { backend } = this.#device;
+    const results = backend.call('createAh', (writer) => writePath(writer.u32(this.handle), path));
     const [handle, inRows] = [results.u32(), results.u32()];
     this.addressHandles.add(inRows);
     const close = (): void => {
       this.addressHandles.delete(inRows);
-      caller.callIfAlive('closeAh', (writer) => writer.u32(handle));
+      backend.callIfAlive('closeAh', (writer) => writer.u32(handle));
     };
     return { handle: inRows, close };
   }
 
   close(): void {
-    this.#device.caller.callIfAlive('closePd', (writer) => writer.u32(this.handle));
+    this.#device.backend.callIfAlive('closePd', (writer) => writer.u32(this.handle));
   }
 
   /** Memory of the program's own, where the transport can pass it on. */
   #pass(memory: SharedMemory): number {
     const range = this.#device.connection.offer(memory);
-    const handle = this.#device.caller
+    const handle = this.#device.backend
       .call('adopt', (writer) => writer.u32(range.id).u64(range.offset).u64(range.sizeBytes))
       .u32();
     this.#device.regions.know(memory, handle);

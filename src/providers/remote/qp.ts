@@ -51,7 +51,7 @@ export class RemoteQp implements ProviderQp {
     this.number = made.number;
     this.#shape = made.shape;
     this.#memory = made.memory;
-    const wake = (): void => device.caller.wakeBackend();
+    const wake = (): void => device.backend.wake();
     const { send, receive } = made.shape;
     this.#sends = new RequestRing(made.memory, send, wake);
     this.#receives = receive === undefined ? undefined : new RequestRing(made.memory, receive, wake);
@@ -66,7 +66,7 @@ export class RemoteQp implements ProviderQp {
   }
 
   modify(to: QpState, attributes: QpAttributes): void {
-    this.#device.caller.call('modifyQp', (writer) => {
+    this.#device.backend.call('modifyQp', (writer) => {
       writer.u32(this.handle).u32(stateWord(to));
       writeQpAttributes(writer, attributes);
     });
@@ -99,11 +99,11 @@ export class RemoteQp implements ProviderQp {
 
   close(): void {
     this.#device.removeQp(this);
-    this.#device.caller.callIfAlive('closeQp', (writer) => writer.u32(this.handle));
+    this.#device.backend.callIfAlive('closeQp', (writer) => writer.u32(this.handle));
     this.#memory.close();
   }
 
-  /** Nobody carries out what is under way: it is flushed, as by a device. */
+  /** Flushes all requests under way, as a device does in ERR. */
   onBackendGone(): void {
     const sendCq = this.#spec.sendCq as RemoteCq;
     const receiveCq = this.#spec.receiveCq as RemoteCq;
@@ -114,8 +114,8 @@ export class RemoteQp implements ProviderQp {
   }
 
   #ask(): { readonly state: QpState; readonly peer: string } {
-    if (this.#device.isGone) return { state: 'ERR', peer: 'nobody: the backend is gone' };
-    const results = this.#device.caller.call('qpState', (writer) => writer.u32(this.handle));
+    if (this.#device.isGone) return { state: 'ERR', peer: 'none: the backend is gone' };
+    const results = this.#device.backend.call('qpState', (writer) => writer.u32(this.handle));
     return { state: stateOf(results.u32()), peer: results.text() };
   }
 
@@ -124,7 +124,7 @@ export class RemoteQp implements ProviderQp {
     if (this.#device.isGone) this.onBackendGone();
   }
 
-  /** Says what is wrong with a row that devices refuse when it is posted. */
+  /** Returns what is wrong with a row that devices refuse when it is posted. */
   #copyRow(from: Uint32Array, source: number, slot: number): string | undefined {
     const ring = this.#sends;
     const sges = from[source + sendRow.sgeCount];
@@ -134,7 +134,7 @@ export class RemoteQp implements ProviderQp {
     }
     if (sges > ring.maxSge) return `a send request with ${sges} scatter-gather entries: the QP takes ${ring.maxSge}`;
     if (this.#spec.type === 'UD' && !this.#pd.addressHandles.has(from[source + sendRow.addressHandle])) {
-      return 'a datagram to an address handle that is none of this protection domain';
+      return 'a datagram to an address handle that is not of this protection domain';
     }
     const target = ring.row(slot);
     const used = sendRow.sge + sges * sgeRow.words;
@@ -143,7 +143,7 @@ export class RemoteQp implements ProviderQp {
     return (flags & sendFlags.inline) === 0 ? undefined : this.#copyInline(target, sges, slot);
   }
 
-  /** Taken now, so that the memory may change when post returns. */
+  /** Copies inline data now, so that the program may change its memory when post returns. */
   #copyInline(row: number, sges: number, slot: number): string | undefined {
     const { words } = this.#sends;
     const { maxInlineBytes } = this.#spec;
@@ -161,7 +161,7 @@ export class RemoteQp implements ProviderQp {
       const mr = this.#device.regions.find(words[at + sgeRow.lkey], address, this.#pd);
       const offset = mr?.locate(address, length) ?? -1;
       if (mr === undefined || offset < 0) {
-        // Left as an ordinary request, it fails as one.
+        // It becomes a request that is not inline, which the device fails.
         words[row + sendRow.flags] &= ~sendFlags.inline;
         return undefined;
       }

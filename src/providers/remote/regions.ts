@@ -1,4 +1,4 @@
-// The regions of a remote device by key and by address: for inline data, which is copied here; and the memory behind them.
+// The regions of a remote device by key and by address, for inline data, which is copied here; and the memory behind them.
 
 import type { SharedMemory } from '../../native/index.ts';
 import type { RemoteMr } from './mr.ts';
@@ -27,7 +27,7 @@ export class Regions {
     if (known !== undefined && --known.regions === 0) this.#memories.delete(mr.memory);
   }
 
-  /** The region that an sge means. Inline data needs no key: where there is none that fits, the address says it. */
+  /** The region of a scatter-gather entry. Inline data needs no key: where no key fits, the region is found by its address. */
   find(lkey: number, address: number, pd: RemotePd): RemoteMr | undefined {
     const byKey = this.#byLkey.get(lkey);
     if (byKey?.pd === pd) return byKey;
@@ -43,7 +43,7 @@ export class Regions {
     return this.#memories.get(memory)?.handle;
   }
 
-  /** Handles of memory that was allocated and closed without ever being registered, which are forgotten here. */
+  /** Takes the handles of memory that was allocated and closed without being registered. */
   takeUnused(): readonly number[] {
     const unused = [...this.#memories].filter(([memory, { regions }]) => regions === 0 && memory.isClosed);
     for (const [memory] of unused) this.#memories.delete(memory);

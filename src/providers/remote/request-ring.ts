@@ -1,6 +1,6 @@
-// The guest's end of a ring of requests: rows are copied in, one store tells of them, and a place is free when its request is done.
+// The guest's end of a ring of requests: rows are copied in, one store publishes them, and a place is free when its request is done.
 
-import type { SharedMemory } from '../../native/index.ts';
+import { loadAcquire, type SharedMemory, storeRelease } from '../../native/index.ts';
 import type { RequestRingShape } from '../../remoting/protocol/index.ts';
 import { requestRing } from '../../remoting/protocol/index.ts';
 
@@ -11,7 +11,7 @@ export class RequestRing {
   readonly #rowsAt: number;
   readonly #wakeBackend: () => void;
   #produced = 0;
-  /** As it was last seen. */
+  /** As it was last loaded. */
   #completed = 0;
 
   constructor(memory: SharedMemory, shape: RequestRingShape, wakeBackend: () => void) {
@@ -30,9 +30,9 @@ export class RequestRing {
   free(wanted: number): number {
     const free = this.#shape.requests - ((this.#produced - this.#completed) >>> 0);
     if (free >= wanted) return free;
-    // Looked at only when it matters, so that the backend's store does not wait for this processor's copy of the word.
-    // Partner: the backend's store when requests are done.
-    this.#completed = Atomics.load(this.words, this.#shape.at + requestRing.completed);
+    // Loaded only when it matters, so that the backend's store does not wait for this processor's copy of the word.
+    // Partner: `publish` of the guest's queues at the backend.
+    this.#completed = loadAcquire(this.words, this.#shape.at + requestRing.completed);
     return this.#shape.requests - ((this.#produced - this.#completed) >>> 0);
   }
 
@@ -48,16 +48,16 @@ export class RequestRing {
 
   publish(count: number): void {
     this.#produced = (this.#produced + count) >>> 0;
-    // Partner: the backend's load, which then copies the rows.
-    Atomics.store(this.words, this.#shape.at + requestRing.produced, this.#produced);
+    // Partner: the loads of the guest's queues at the backend, which then copy the rows.
+    storeRelease(this.words, this.#shape.at + requestRing.produced, this.#produced);
     this.#wakeBackend();
   }
 
-  /** Calls back with the first word of every request that is not done, oldest first, and forgets them. */
+  /** Calls back with the first word of every request that is not done, oldest first, and drops them. The backend is gone, so nobody else writes the ring. */
   abandon(onRow: (row: number) => void): void {
-    const completed = Atomics.load(this.words, this.#shape.at + requestRing.completed);
+    const completed = loadAcquire(this.words, this.#shape.at + requestRing.completed);
     const count = (this.#produced - completed) >>> 0;
     for (let index = 0; index < count; index++) onRow(this.row((completed + index) & (this.#shape.slots - 1)));
-    Atomics.store(this.words, this.#shape.at + requestRing.completed, this.#produced);
+    storeRelease(this.words, this.#shape.at + requestRing.completed, this.#produced);
   }
 }

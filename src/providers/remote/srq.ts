@@ -21,12 +21,12 @@ export class RemoteSrq implements ProviderSrq {
   }
 
   setLimit(limit: number): void {
-    this.#device.caller.call('setSrqLimit', (writer) => writer.u32(this.handle).u32(limit));
+    this.#device.backend.call('setSrqLimit', (writer) => writer.u32(this.handle).u32(limit));
   }
 
   close(): void {
     this.#device.removeSrq(this);
-    this.#device.caller.callIfAlive('closeSrq', (writer) => writer.u32(this.handle));
+    this.#device.backend.callIfAlive('closeSrq', (writer) => writer.u32(this.handle));
     this.#ring.memory.close();
   }
 }

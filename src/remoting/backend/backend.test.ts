@@ -1,4 +1,4 @@
-// The backend as its operator sees it: who is let in, what it says about its guests, and that idle guests cost nothing.
+// The backend for its operator: whom it admits, what it tells about its guests, and that idle guests cost nothing.
 
 import assert from 'node:assert/strict';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
@@ -12,10 +12,10 @@ import { until } from '../../../test/conformance/wait.ts';
 import { MillraceError } from '../../errors.ts';
 import { Socket } from '../../native/index.ts';
 import { openRemoteDevice, remoteProvider } from '../../providers/remote/index.ts';
-import { messageKinds, receiveMessage, sendMessage } from '../transports/unix-message.ts';
+import { messageKinds, receiveMessage, sendMessage } from '../transports/unix/message.ts';
 import { Backend } from './backend.ts';
-import type { GuestEventMessage } from './events.ts';
 import { BackendProcess } from './fixtures/backend-process.ts';
+import type { GuestEventMessage } from './guest-events.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'millrace-backend-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -23,11 +23,11 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 let sockets = 0;
 const socketPath = (): string => join(folder, `${++sockets}.sock`);
 
-/** What the monitor answers, which runs in this very thread. */
-async function knock(path: string): Promise<string> {
+/** The answer of a backend in this thread. */
+async function register(path: string): Promise<string> {
   using socket = Socket.messages();
   socket.connect({ family: 'unix', path });
-  sendMessage(socket, messageKinds.knock, 1, []);
+  sendMessage(socket, messageKinds.request, 1, []);
   let message = receiveMessage(socket);
   await until('an answer', () => {
     message ??= receiveMessage(socket);
@@ -44,7 +44,7 @@ describe('a backend', () => {
     assert.throws(() => Backend.start({ socketPath: backend.socketPath }), /one is running there already/);
   });
 
-  test('takes the place of one that died, and leaves no socket when it is closed', async () => {
+  test('replaces the socket of a backend that was killed, and leaves none when it is closed', async () => {
     const path = socketPath();
     {
       using dead = Socket.messages();
@@ -57,14 +57,14 @@ describe('a backend', () => {
     assert.equal(statSync(path, { throwIfNoEntry: false }), undefined);
   });
 
-  test('lets in only whom its policy names, and only so many', async () => {
+  test('admits only users whom its policy names, and only so many', async () => {
     const heard: GuestEventMessage[] = [];
     const hear = (message: unknown): void => void heard.push(message as GuestEventMessage);
     subscribe('millrace:guest', hear);
     await using strict = Backend.start({ socketPath: socketPath(), uids: [4711], gids: [] });
-    assert.match(await knock(strict.socketPath), /uid \d+, gid \d+ are not allowed/);
+    assert.match(await register(strict.socketPath), /uid \d+, gid \d+ are not allowed/);
     await using full = Backend.start({ socketPath: socketPath(), maxGuests: 0 });
-    assert.match(await knock(full.socketPath), /which is its limit/);
+    assert.match(await register(full.socketPath), /which is its limit/);
     assert.equal((await full.status()).refused, 1);
     assert.deepEqual(
       heard.map(({ what }) => what),
@@ -73,7 +73,7 @@ describe('a backend', () => {
     unsubscribe('millrace:guest', hear);
   });
 
-  test('starts no thread for callers that say nothing or nonsense', async () => {
+  test('starts no thread for a peer that sends nothing or no valid message', async () => {
     await using backend = Backend.start({ socketPath: socketPath() });
     for (let times = 0; times < 200; times++) {
       const socket = Socket.messages();
@@ -84,7 +84,7 @@ describe('a backend', () => {
     // A stream where messages are expected does not even connect.
     const stream = connect(backend.socketPath);
     await once(stream, 'error');
-    assert.equal(await knock(backend.socketPath), 'welcome');
+    assert.equal(await register(backend.socketPath), 'welcome');
     const { accepted, refused } = await backend.status();
     assert.deepEqual([accepted, refused], [1, 0]);
   });
@@ -101,7 +101,7 @@ describe('a backend', () => {
     assert.deepEqual([before.used.pds, before.used.regions, before.used.cqs, before.used.qps], [1, 1, 1, 0]);
     assert.match(before.peer, new RegExp(`pid ${process.pid} `));
     assert.ok(before.counts.calls >= 5);
-    // Long enough that a thread which looks for work would have done it thousands of times; the question wakes it once.
+    // Long enough that a thread which spins would have taken thousands of turns; the status request wakes it once.
     await new Promise((resolve) => setTimeout(resolve, 300));
     const afterwards = await find();
     assert.ok(afterwards !== undefined);

@@ -1,4 +1,4 @@
-// The backend of remoting: lets guests in by a unix socket, and gives each a thread of its own that drives the devices.
+// The backend of remoting: admits guests by a unix socket, and gives each a thread of its own that drives the devices.
 
 import { chmodSync, renameSync, rmSync } from 'node:fs';
 import { MillraceError, SystemError, UsageError } from '../../errors.ts';
@@ -6,34 +6,34 @@ import { FdWatch, Socket } from '../../native/index.ts';
 import { listDevices } from '../../providers/index.ts';
 import type { WaitMode } from '../../spin/index.ts';
 import type { BackendStatus, GuestLimits } from '../../status/index.ts';
-import type { QemuHostSpec } from '../transports/index.ts';
 import {
   closeHostTransport,
   type HostTransportSpec,
   messageKinds,
+  type QemuHostSpec,
+  QemuMachine,
   receivedMachine,
   sendMessage,
   type UnixMessage,
 } from '../transports/index.ts';
-import { publishGuest } from './events.ts';
-import { GuestThread } from './guest-thread.ts';
+import { PendingConnections } from './admission/pending-connections.ts';
+import { DEFAULT_REGISTRATIONS_PER_SECOND, RegistrationRate } from './admission/registration-rate.ts';
+import { publishGuest } from './guest-events.ts';
 import { type BackendPolicy, DEFAULT_MAX_GUESTS, type DeviceGrant, defaultLimits } from './policy.ts';
-import { QemuMachine } from './qemu-machine.ts';
-import { DEFAULT_REGISTRATIONS_PER_SECOND, RegistrationPace } from './registration-pace.ts';
-import { WaitingRoom } from './waiting-room.ts';
+import { GuestThread } from './threads/guest-thread.ts';
 
 export interface BackendOptions extends BackendPolicy {
   /** Where guests of this host connect. */
   readonly socketPath: string;
   /** How the threads wait for their guests. Default: `mixed`. */
   readonly wait?: WaitMode;
-  /** A file for the calls of the first guest; those of guest n go to one with `.n` behind its name. */
+  /** A file that records the calls of the first guest; those of guest n go to the same name with `.n` behind it. */
   readonly record?: string;
 }
 
-/** Who has connected and not spoken yet. */
-const MAX_WAITING = 128;
-/** Threads that are kept for the next guests. */
+/** Connections that are not admitted yet. */
+const MAX_PENDING = 128;
+/** Idle threads that are kept for the next guests. */
 const MAX_IDLE = 4;
 
 export class Backend implements AsyncDisposable {
@@ -44,11 +44,11 @@ export class Backend implements AsyncDisposable {
   readonly #listener: Socket;
   readonly #watch: FdWatch;
   readonly #guests = new Set<GuestThread>();
-  /** Threads whose guests have ended: starting one takes longer than all that a small guest does. */
+  /** Threads whose guests have ended. They are kept because starting one takes longer than a small guest runs. */
   readonly #idle: GuestThread[] = [];
   readonly #machines = new Set<QemuMachine>();
-  readonly #waiting = new WaitingRoom(MAX_WAITING, (socket, message) => this.#register(socket, message));
-  readonly #pace: RegistrationPace;
+  readonly #pending = new PendingConnections(MAX_PENDING, (socket, message) => this.#register(socket, message));
+  readonly #rate: RegistrationRate;
   #lastId = 0;
   #accepted = 0;
   #refused = 0;
@@ -69,8 +69,8 @@ export class Backend implements AsyncDisposable {
     }
     const { registrationsPerSecond = DEFAULT_REGISTRATIONS_PER_SECOND } = options;
     if (!(registrationsPerSecond > 0)) throw new UsageError(`${registrationsPerSecond} registrations a second`);
-    this.#pace = new RegistrationPace(registrationsPerSecond);
-    // A backend in a guest may serve others: its own remote devices are none to hand on.
+    this.#rate = new RegistrationRate(registrationsPerSecond);
+    // A backend in a guest may serve guests of its own, but does not hand on remote devices.
     const own = (): DeviceGrant[] =>
       listDevices()
         .filter(({ provider }) => provider !== 'remote')
@@ -83,7 +83,7 @@ export class Backend implements AsyncDisposable {
     undo.move();
   }
 
-  /** Serves a guest that came by other ways than the socket. Takes over what the spec names, also when it throws. Returns its number. */
+  /** Serves a guest over any transport. Takes over the descriptors of the spec, also when it throws. Returns the guest's number. */
   serve(transport: HostTransportSpec): number {
     using undo = new DisposableStack();
     undo.defer(() => closeHostTransport(transport));
@@ -105,14 +105,14 @@ export class Backend implements AsyncDisposable {
     this.#guests.add(thread);
     this.#accepted++;
     publishGuest({ what: 'connected', guest: id, peer, reason: '' });
-    void ended.then(({ reason, isBroken }) => {
+    void ended.then(({ reason, isProtocolError }) => {
       this.#guests.delete(thread);
       this.#keep(thread);
-      if (isBroken) {
+      if (isProtocolError) {
         this.#dropped++;
-        if (transport.kind === 'unix') this.#pace.fine(transport.pid);
+        if (transport.kind === 'unix') this.#rate.chargeProtocolError(transport.pid);
       }
-      publishGuest({ what: isBroken ? 'dropped' : 'ended', guest: id, peer, reason });
+      publishGuest({ what: isProtocolError ? 'dropped' : 'ended', guest: id, peer, reason });
     });
     return id;
   }
@@ -131,7 +131,7 @@ export class Backend implements AsyncDisposable {
     };
   }
 
-  /** Ends one guest. Harmless when it is gone already. */
+  /** Ends one guest. Harmless when it has ended already. */
   async drop(id: number): Promise<void> {
     for (const thread of this.#guests) if (thread.guest?.id === id) await thread.drop();
   }
@@ -141,7 +141,7 @@ export class Backend implements AsyncDisposable {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#watch.close();
-    this.#waiting.close();
+    this.#pending.close();
     this.#listener.close();
     rmSync(this.socketPath, { force: true });
     await Promise.all([...this.#guests, ...this.#idle].map((thread) => thread.close()));
@@ -154,7 +154,7 @@ export class Backend implements AsyncDisposable {
 
   #freeThread(): GuestThread {
     for (let thread = this.#idle.pop(); thread !== undefined; thread = this.#idle.pop()) {
-      // It may have died of something since.
+      // Its thread may have ended since.
       if (thread.isFree) return thread;
     }
     return new GuestThread();
@@ -172,15 +172,15 @@ export class Backend implements AsyncDisposable {
 
   #accept(): void {
     for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
-      this.#waiting.add(socket);
+      this.#pending.add(socket);
     }
   }
 
-  /** Takes the socket over, and the descriptors of the message. */
+  /** Takes over the socket and the descriptors of the message. */
   #register(socket: Socket, message: UnixMessage): void {
     const { pid, uid, gid } = socket.peerCredentials;
-    const delayMs = this.#pace.charge(pid);
-    let problem = this.#problemWith(uid, gid) ?? this.#problemWithPace(delayMs, message);
+    const delayMs = this.#rate.charge(pid);
+    let problem = this.#problemWith(uid, gid) ?? this.#problemWithRate(delayMs, message);
     if (problem === undefined && message.kind === messageKinds.machine) {
       problem = this.#admitMachine(socket, message);
       if (problem === undefined) return;
@@ -188,12 +188,12 @@ export class Backend implements AsyncDisposable {
     for (const fd of message.fds) fd.close();
     if (problem !== undefined) this.#refuse(socket, problem);
     else if (delayMs === 0) this.#admit(socket);
-    else this.#waiting.hold(socket, delayMs ?? 0, () => this.#admit(socket));
+    else this.#pending.hold(socket, delayMs ?? 0, () => this.#admit(socket));
   }
 
   #admit(socket: Socket): void {
     const { pid, uid, gid } = socket.peerCredentials;
-    // While it waited, others may have come.
+    // Others may have been admitted while it waited.
     const problem = this.#problemWith(uid, gid);
     if (problem !== undefined) this.#refuse(socket, problem);
     else this.#serveOrRefuse({ kind: 'unix', socketFd: socket.release(), peer: peerName(pid, uid), pid });
@@ -205,13 +205,13 @@ export class Backend implements AsyncDisposable {
     try {
       sendMessage(socket, messageKinds.refusal, 0, [], problem);
     } catch {
-      // It did not wait for the answer.
+      // It has closed the connection already.
     }
     socket.close();
     publishGuest({ what: 'refused', guest: 0, peer: peerName(pid, uid), reason: problem });
   }
 
-  /** Why not, or undefined: then its programs are served until QEMU ends. */
+  /** Serves the programs of a machine until QEMU ends. Returns why not, or undefined. */
   #admitMachine(socket: Socket, message: UnixMessage): string | undefined {
     try {
       const { name, ends } = receivedMachine(message);
@@ -226,7 +226,7 @@ export class Backend implements AsyncDisposable {
     }
   }
 
-  /** Where there is no room, closing what it brought tells the program. */
+  /** Where there is no room, the program learns that from its descriptors, which are closed. */
   #serveProgram(spec: QemuHostSpec): void {
     if (!this.#isClosed && this.#guests.size < this.#maxGuests) {
       this.#serveOrRefuse(spec);
@@ -236,7 +236,7 @@ export class Backend implements AsyncDisposable {
     closeHostTransport(spec);
   }
 
-  /** Where there are no descriptors or no memory for another thread, the others go on. */
+  /** A guest for which there are no descriptors or no memory is refused; the others go on. */
   #serveOrRefuse(spec: HostTransportSpec): void {
     try {
       this.serve(spec);
@@ -247,10 +247,10 @@ export class Backend implements AsyncDisposable {
     }
   }
 
-  /** A machine brings descriptors, which nobody is to hold for long: it may come again. */
-  #problemWithPace(delayMs: number | undefined, { kind }: UnixMessage): string | undefined {
+  /** A machine does not wait for its turn, because its descriptors would be held meanwhile: it is refused and may register again. */
+  #problemWithRate(delayMs: number | undefined, { kind }: UnixMessage): string | undefined {
     if (delayMs === 0 || (delayMs !== undefined && kind !== messageKinds.machine)) return undefined;
-    return 'this process has registered too often or broken the rules; it may try again in a few seconds';
+    return 'this process has registered too often, or a guest of it was dropped; try again in a few seconds';
   }
 
   #problemWith(uid: number, gid: number): string | undefined {
@@ -266,7 +266,7 @@ function peerName(pid: number, uid: number): string {
   return `pid ${pid} of uid ${uid}`;
 }
 
-/** Under its name only once it listens. The kernel tells who calls, so the file may be open to all whom the policy names. */
+/** Gives the socket its name once it listens. The kernel tells who connects, so the file may be open to all whom the policy names. */
 function listen({ socketPath, uids, gids }: BackendOptions): Socket {
   using undo = new DisposableStack();
   removeStale(socketPath);
@@ -281,7 +281,7 @@ function listen({ socketPath, uids, gids }: BackendOptions): Socket {
   return listener;
 }
 
-/** A socket that nobody listens on was left by the dead. */
+/** Removes a socket on which nobody listens: its backend ended without removing it. */
 function removeStale(socketPath: string): void {
   using probe = Socket.messages();
   try {

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { modifyToRts } from '../../../test/conformance/connect.ts';
 import { until } from '../../../test/conformance/wait.ts';
-import { Fd, SharedMemory } from '../../native/index.ts';
+import { Fd, fetchAdd, loadAcquire, SharedMemory, storeRelease } from '../../native/index.ts';
 import { openRemoteDevice, remoteProvider } from '../../providers/remote/index.ts';
 import { CompletionBatch, completionStatuses, Device, SendBatch, sendRow } from '../../verbs/index.ts';
 import { areaWord, calls, completionRing, PROTOCOL_VERSION, requestRing } from '../protocol/call-protocol.ts';
@@ -150,7 +150,7 @@ describe('memory that could be taken away', () => {
   });
 });
 
-describe('a guest that lies is dropped, and nobody else is', () => {
+describe('a guest is dropped after a protocol error, and no other guest is', () => {
   test('a call that is not known, or too long, fails alone', () => {
     using guest = connect();
     assert.throws(() => guest.call('hello', PROTOCOL_VERSION + 1, ''), { code: 'MILLRACE_ERR_UNSUPPORTED' });
@@ -163,25 +163,25 @@ describe('a guest that lies is dropped, and nobody else is', () => {
   test('a ring with more requests than there is room for ends the guest', async () => {
     using guest = connect();
     const { qpWords } = guest.world();
-    Atomics.store(qpWords, requestRing.produced, 17);
-    guest.caller.wakeBackend();
-    await until('the end', () => !guest.transport.take());
+    storeRelease(qpWords, requestRing.produced, 17);
+    guest.backend.wake();
+    await until('the end', () => !guest.transport.takeDoorbell());
     assert.throws(() => guest.call('listDevices'), gone);
   });
 
-  test('completions read that were never written end the guest', async () => {
+  test('a count of completions read that were never written ends the guest', async () => {
     using guest = connect();
     const world = guest.world();
     guest.connect(world);
-    Atomics.store(world.cqWords, completionRing.consumed, 1000);
+    storeRelease(world.cqWords, completionRing.consumed, 1000);
     // It matters as soon as the ring is not empty any more.
     world.qpWords[requestRing.rows + sendRow.opcode] = 77;
-    Atomics.store(world.qpWords, requestRing.produced, 1);
-    guest.caller.wakeBackend();
-    await until('the end', () => !guest.transport.take());
+    storeRelease(world.qpWords, requestRing.produced, 1);
+    guest.backend.wake();
+    await until('the end', () => !guest.transport.takeDoorbell());
   });
 
-  test('rows with nonsense in them fail as requests do', async () => {
+  test('invalid rows fail as requests do', async () => {
     using guest = connect();
     const world = guest.world();
     guest.connect(world);
@@ -194,12 +194,15 @@ describe('a guest that lies is dropped, and nobody else is', () => {
     qpWords[row + rowWords + sendRow.opcode] = 0;
     qpWords[row + rowWords + sendRow.sgeCount] = 1;
     qpWords.set([address % 2 ** 32, address / 2 ** 32, 0xffff_ffff, lkey], row + rowWords + sendRow.sge);
-    Atomics.store(qpWords, requestRing.produced, 2);
-    guest.caller.wakeBackend();
-    await until('two completions', () => Atomics.load(cqWords, completionRing.produced) === 2);
+    storeRelease(qpWords, requestRing.produced, 2);
+    guest.backend.wake();
+    await until('two completions', () => loadAcquire(cqWords, completionRing.produced) === 2);
     const first = completionRing.rows;
     assert.deepEqual([cqWords[first], cqWords[first + 2]], [5, completionStatuses.LOC_PROT_ERR]);
     assert.equal(cqWords[first + 12 + 2], completionStatuses.WR_FLUSH_ERR);
+    const { guests } = await backend.status();
+    const counts = guests.map(({ counts: { completions, failedCompletions } }) => [completions, failedCompletions]);
+    assert.deepEqual(counts, [[2, 2]]);
   });
 
   test('a guest that never reads its completions loses its QP, and its thread sleeps', async () => {
@@ -223,13 +226,20 @@ describe('a guest that lies is dropped, and nobody else is', () => {
     assert.ok(spent < 200, `${spent} turns`);
   });
 
-  test('a bell that never stops and calls without end keep nobody from being served', () => {
+  test('a guest that rings and calls without end keeps no other guest from being served', async () => {
     using flood = connect();
-    using device = openDevice();
+    using device = openRemoteDevice('soft-shm', { socketPath: backend.socketPath, label: 'beside a flood' });
+    const startMs = performance.now();
     for (let times = 0; times < 200; times++) {
-      flood.transport.ring();
-      Atomics.add(flood.area, areaWord.callSequence, 1);
+      flood.transport.ringDoorbell();
+      fetchAdd(flood.area, areaWord.callSequence, 1);
       device.createPd().close();
     }
+    assert.ok(performance.now() - startMs < 5000, '400 calls took longer than 5 s');
+    const { guests } = await backend.status();
+    const callsOf = (name: string): number => guests.find(({ label }) => label === name)?.counts.calls ?? 0;
+    assert.ok(callsOf('beside a flood') >= 400);
+    // The flood was served as well: it is its own calls that it floods.
+    assert.ok(callsOf('raw') > 1, 'no call of the flood was served');
   });
 });

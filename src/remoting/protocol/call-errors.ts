@@ -1,4 +1,4 @@
-// Errors on their way from the backend to the guest: thrown there as they were thrown here, code, errno, words and class.
+// Errors that the backend sends to the guest, which throws them again: with class, code, errno and message.
 
 import { type ErrorCode, errorCodes, MillraceError, SystemError, UnsupportedError, UsageError } from '../../errors.ts';
 import type { WordReader, WordWriter } from './words.ts';
@@ -25,7 +25,7 @@ export function readError(reader: WordReader): Error {
     case classes.system: {
       const errno = reader.u32();
       const error = new SystemError(errno > 0 && errno < 4096 ? -errno : -1, reader.text());
-      // As the backend put it, which knows on what it was tried.
+      // The backend's message says on what the call was tried.
       error.message = reader.text();
       return error;
     }

@@ -1,4 +1,4 @@
-// Where a peer is, as words: the GID as text, and what is optional.
+// The path to a peer as words: the GID as text, then the optional fields.
 
 import type { PathTo } from '../../verbs/index.ts';
 import type { WordReader, WordWriter } from './words.ts';

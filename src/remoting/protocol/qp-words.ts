@@ -1,4 +1,4 @@
-// The attributes of a step of the ladder as words: which there are as bits, then their values.
+// The attributes of a step of the QP state machine as words: a bit for each that is there, then their values.
 
 import { UsageError } from '../../errors.ts';
 import { type QpAttributes, type QpState, type QpType, qpStates } from '../../verbs/index.ts';
@@ -37,7 +37,7 @@ export function writeQpAttributes(writer: WordWriter, attributes: QpAttributes):
   if (attributes.path !== undefined) writePath(writer, attributes.path);
 }
 
-/** Values are not checked here: the object model does that for whoever calls it. */
+/** Values are not checked here: `Qp.modify` checks them. */
 export function readQpAttributes(reader: WordReader): QpAttributes {
   const bits = reader.u32();
   const given = numbers.filter((_, index) => (bits & (1 << index)) !== 0).map((name) => [name, reader.u32()]);

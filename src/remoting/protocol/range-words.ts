@@ -1,4 +1,4 @@
-// Where a piece of shared memory is, as words: the number of its area, its offset and its length.
+// A range of shared memory as words: the number of its area, its offset and its length.
 
 import type { HostMemory, SharedRange } from './transport.ts';
 import type { WordReader, WordWriter } from './words.ts';

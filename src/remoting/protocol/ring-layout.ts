@@ -1,9 +1,9 @@
-// Where things are in the memory of a queue pair, a shared receive queue or a completion queue: the same sums on both sides.
+// The layout of the rings of a queue pair, a shared receive queue or a completion queue; both sides compute it alike.
 
 import { completionRow, receiveRow, sendRow, sgeRow } from '../../verbs/index.ts';
 import { completionRing, requestRing } from './call-protocol.ts';
 
-/** A ring of requests. All in words, from the start of its memory. */
+/** A ring of requests. Sizes and offsets are in words, from the start of its memory. */
 export interface RequestRingShape {
   /** How many requests may be under way. */
   readonly requests: number;

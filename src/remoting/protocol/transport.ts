@@ -1,12 +1,12 @@
-// What carries remoting between a guest and the backend: shared memory, a bell each way, and the news of the other's end.
+// What carries remoting between a guest and the backend: shared memory, a doorbell each way, and whether the other side is alive.
 //
 // There are two halves. The host half belongs to the backend's worker of that guest, the guest half to the frontend
-// (providers/remote). Both see one call area (protocol.ts says what is in it); everything else that they share is
+// (providers/remote). Both see one call area (call-protocol.ts says what is in it); everything else that they share is
 // allocated by the host half, described by a `SharedRange`, and mapped by the guest half. Ranges travel as words in the
 // results of calls, so they are plain numbers.
 //
-// Bells. `ring` wakes the other side if it sleeps on its `fd`; rings may be merged, none may be lost. Callers ring only when
-// the other side has said in shared memory that it sleeps, so a transport need not spare its system calls.
+// Doorbells. `ringDoorbell` wakes the other side if it sleeps on its `fd`; several may be merged into one, none may be lost. The
+// doorbell is rung only when the other side has stored in shared memory that it sleeps, so a transport need not save system calls.
 
 import type { SharedMemory } from '../../native/index.ts';
 
@@ -39,14 +39,14 @@ export interface AllocateSharedOptions {
 }
 
 /** What both halves have. */
-export interface Transport extends Disposable {
-  /** For epoll: readable when the other side has rung since the last `take`, or is gone. */
+interface Transport extends Disposable {
+  /** For epoll: readable when the doorbell was rung since the last `takeDoorbell`, or the other side is gone. */
   readonly fd: number;
-  /** Takes back the rings so far. False when the other side is gone, for good. Never blocks. */
-  take(): boolean;
+  /** Clears the doorbell. False when the other side is gone, for good. Never blocks. */
+  takeDoorbell(): boolean;
   /** Wakes the other side. Harmless when it is gone. */
-  ring(): void;
-  /** Ends the connection: the other side's `take` says so. Unmaps what this half made and nobody closed. */
+  ringDoorbell(): void;
+  /** Ends the connection: the other side's `takeDoorbell` says so. Unmaps what this half made and nobody closed. */
   close(): void;
 }
 
@@ -67,7 +67,7 @@ export interface HostTransport extends Transport {
 export interface GuestTransport extends Transport {
   /** `CALL_AREA_BYTES`; the transport's until it is closed. */
   readonly callArea: SharedMemory;
-  /** What the host half has allocated, mapped here. The caller closes it. */
+  /** Maps what the host half has allocated. Whoever calls it closes the memory. */
   map(range: SharedRange): SharedMemory;
   /** Makes memory of this program known to the host half, which then may `adopt` it. Throws UnsupportedError where it cannot. */
   offer(memory: SharedMemory): SharedRange;

@@ -1,4 +1,4 @@
-// Words of calls: what was written is what is read, and what was never written is not.
+// Words of calls: what was written is read again, and nothing beyond it.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -23,7 +23,7 @@ function passed(fill: (writer: WordWriter) => unknown): WordReader {
 }
 
 describe('words of a call', () => {
-  test('words that are not there, too many, or make no sense are a broken protocol', () => {
+  test('words that are missing, too many, or out of range are a protocol error', () => {
     assert.throws(() => passed(() => {}).u32(), protocol);
     assert.throws(() => passed((writer) => writer.u32(1)).u64(), protocol);
     assert.throws(() => passed((writer) => writer.u32(5).u32(0)).text(), protocol);
@@ -95,7 +95,7 @@ describe('errors that cross', () => {
     assert.deepEqual([system.errno, system.syscall], [-12, 'mmap']);
   });
 
-  test('that are nobody’s own are called a failure of the backend', () => {
+  test('of an unknown class are called a failure of the backend', () => {
     const got = readError(passed((writer) => writeError(writer, new TypeError('oops')))) as MillraceError;
     assert.deepEqual([got.code, got.message], ['MILLRACE_ERR_FAILED', 'the backend failed: TypeError: oops']);
   });

@@ -4,7 +4,7 @@ import { MillraceError } from '../../errors.ts';
 import { MAX_CALL_WORDS } from './call-protocol.ts';
 
 const TWO_32 = 4_294_967_296;
-/** An optional number that is not there. No field that may be absent takes this value. */
+/** Stands for an optional number that is not there. No optional field takes this value. */
 const ABSENT = 0xffff_ffff;
 
 const encoder = new TextEncoder();
@@ -65,15 +65,15 @@ export class WordWriter {
   }
 }
 
-/** Reads words that were copied out of the other side's reach. Whatever is not there throws. */
+/** Reads words from a private copy, which the other side cannot change. Reading beyond the end throws. */
 export class WordReader {
   readonly #words = new Uint32Array(MAX_CALL_WORDS);
   #count = 0;
   #at = 0;
 
-  /** Takes a copy; a count that makes no sense is a broken protocol. */
+  /** Takes a copy. A count that is too large is a protocol error. */
   copyFrom(words: Uint32Array, at: number, count: number): this {
-    if (count > MAX_CALL_WORDS) throw broken(`${count} words in a call`);
+    if (count > MAX_CALL_WORDS) throw protocolError(`${count} words in a call`);
     for (let word = 0; word < count; word++) this.#words[word] = words[at + word];
     this.#count = count;
     this.#at = 0;
@@ -81,7 +81,7 @@ export class WordReader {
   }
 
   u32(): number {
-    if (this.#at >= this.#count) throw broken('a call with too few words');
+    if (this.#at >= this.#count) throw protocolError('a call with too few words');
     return this.#words[this.#at++];
   }
 
@@ -92,7 +92,7 @@ export class WordReader {
   u64(): number {
     const low = this.u32();
     const value = this.u32() * TWO_32 + low;
-    if (!Number.isSafeInteger(value)) throw broken('a number of more than 53 bits');
+    if (!Number.isSafeInteger(value)) throw protocolError('a number of more than 53 bits');
     return value;
   }
 
@@ -104,13 +104,13 @@ export class WordReader {
   text(): string {
     const bytes = this.u32();
     const words = Math.ceil(bytes / 4);
-    if (words > this.#count - this.#at) throw broken('text that goes beyond its call');
+    if (words > this.#count - this.#at) throw protocolError('text that goes beyond its call');
     const text = decoder.decode(new Uint8Array(this.#words.buffer, this.#at * 4, bytes));
     this.#at += words;
     return text;
   }
 }
 
-function broken(what: string): MillraceError {
+function protocolError(what: string): MillraceError {
   return new MillraceError('MILLRACE_ERR_PROTOCOL', `remoting: ${what}`);
 }

@@ -1,14 +1,14 @@
-// Host halves by what the monitor hands to a guest's thread: plain data, of which the thread makes the live thing.
+// Opens the host half of a transport in a guest's thread, from the plain data that the main thread hands it.
 
 import { Socket } from '../../native/index.ts';
 import type { HostTransport } from '../protocol/index.ts';
-import { QemuHost, type QemuHostSpec } from './qemu-host.ts';
-import { UnixHost, type UnixHostSpec } from './unix-host.ts';
+import { QemuHost, type QemuHostSpec } from './qemu/host-transport.ts';
+import { UnixHost, type UnixHostSpec } from './unix/host-transport.ts';
 
 /** A new transport adds its spec here. */
 export type HostTransportSpec = UnixHostSpec | QemuHostSpec;
 
-/** Closes what a spec names that no thread has adopted: the guest sees that nobody serves it. */
+/** Closes the descriptors of a spec that no thread has adopted: the guest sees that it is not served. */
 export function closeHostTransport(spec: HostTransportSpec): void {
   const fds = spec.kind === 'unix' ? [spec.socketFd] : [spec.portFd, spec.lifeFd];
   for (const fd of fds) Socket.adopt(fd).close();

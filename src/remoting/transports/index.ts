@@ -2,10 +2,8 @@
 
 export { openGuestTransport } from './guest-transports.ts';
 export { closeHostTransport, type HostTransportSpec, openHostTransport } from './host-transports.ts';
-export { encodeFrame, FRAME_BYTES, FrameFinder } from './qemu-frames.ts';
-export type { QemuHostSpec } from './qemu-host.ts';
-export { QemuMonitor } from './qemu-monitor.ts';
-export { receivedMachine, registerMachine } from './qemu-register.ts';
-export { type Slice, sliceOf } from './qemu-slices.ts';
-export { closeEnds, type QemuEnds, type QemuSharing, QemuWiring } from './qemu-wiring.ts';
-export { messageKinds, receiveMessage, sendMessage, type UnixMessage } from './unix-message.ts';
+export type { QemuHostSpec } from './qemu/host-transport.ts';
+export { QemuMachine } from './qemu/machine.ts';
+export { receivedMachine, registerMachine } from './qemu/registration.ts';
+export { closeEnds, type QemuEnds, type QemuSharing, QemuWiring } from './qemu/wiring.ts';
+export { messageKinds, receiveMessage, sendMessage, type UnixMessage } from './unix/message.ts';

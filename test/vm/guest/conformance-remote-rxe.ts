@@ -2,7 +2,7 @@
 // drives rxe, as it would drive hardware on a host, and this process has nothing but its socket.
 
 import { after } from 'node:test';
-import { UnixGuest } from '../../../src/remoting/transports/unix-guest.ts';
+import { UnixGuest } from '../../../src/remoting/transports/unix/guest-transport.ts';
 import { conformance, type Part } from '../../conformance/index.ts';
 import { RemoteEnds } from '../../conformance/remote-ends.ts';
 import { rxeLacks } from './rxe-lacks.ts';

@@ -1,7 +1,7 @@
 // The conformance suite through remoting, run inside a guest that has no RDMA device: two connections to the backend below it.
 
 import { after } from 'node:test';
-import { QemuGuest } from '../../../src/remoting/transports/qemu-guest.ts';
+import { QemuGuest } from '../../../src/remoting/transports/qemu/guest-transport.ts';
 import { conformance } from '../../conformance/index.ts';
 import { RemoteEnds } from '../../conformance/remote-ends.ts';
 
