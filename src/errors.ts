@@ -12,7 +12,7 @@ export const errorCodes = {
   MILLRACE_ERR_UNSAFE_MEMORY: 'memory offered by another party could be taken away while it is in use',
   MILLRACE_ERR_FAILED: 'it was tried and did not work',
   MILLRACE_ERR_QUOTA: 'a guest of remoting would have more than its policy allows',
-  MILLRACE_ERR_PROTOCOL: 'the other side of remoting broke the rules of the call protocol',
+  MILLRACE_ERR_PROTOCOL: 'what the other side sent breaks the protocol',
   MILLRACE_ERR_BACKEND_GONE: 'the backend of a remote device has ended, or has ended the connection',
   MILLRACE_ERR_VORTEX_PEER_DIED: 'the process at the other end of a stream has ended',
   MILLRACE_ERR_VORTEX_CUT: 'the connection that carries a stream was lost',
@@ -54,6 +54,14 @@ export class UsageError extends MillraceError {
   constructor(message: string, options?: ErrorOptions) {
     super('MILLRACE_ERR_USAGE', message, options);
     this.name = 'UsageError';
+  }
+}
+
+/** What the other side sent breaks the protocol; the connection with it ends. */
+export class ProtocolError extends MillraceError {
+  constructor(message: string, options?: ErrorOptions) {
+    super('MILLRACE_ERR_PROTOCOL', message, options);
+    this.name = 'ProtocolError';
   }
 }
 

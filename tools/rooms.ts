@@ -27,7 +27,7 @@ export const rooms: readonly Room[] = [
   room('src/text', 'names, sizes, addresses and other words from and for people'),
   room('src/spin', 'how long to spin before sleeping'),
   room('src/status', 'what daemon and backend tell of themselves: plain data and events'),
-  room('src/json-lines', 'conversations in JSON lines: framing, fields, hello, heartbeat, hang-up'),
+  room('src/json-lines', 'conversations in JSON lines: messages as tables, framing, heartbeat, hang-up', 'src/text'),
   room('src/tls', 'mutual TLS, certificates', 'src/system src/text'),
   room('src/verbs', 'device pd mr cq qp srq, batches', 'src/native src/text src/json-lines'),
   room('src/remoting/protocol', 'calls and rings between guest and backend', 'src/native src/verbs'),

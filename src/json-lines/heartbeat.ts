@@ -1,14 +1,14 @@
-// The pulse of a connection: pings at an interval, and notices when nothing comes back.
+// The heartbeat of a connection: sends pings at an interval, and tells when nothing comes back.
 
-import { UsageError } from '../errors.ts';
+import { ProtocolError } from '../errors.ts';
 
-/** A peer that talks but leaves so many pings unanswered is not well. */
+/** A peer that sends lines but leaves so many pings unanswered does not work. */
 const MAX_UNANSWERED = 64;
 
 export interface HeartbeatSpec {
   /** Between two pings. */
   readonly heartbeatMs: number;
-  /** A peer silent for so long is gone. */
+  /** A peer that is silent for so long is dead. */
   readonly deadMs: number;
 }
 
@@ -42,10 +42,10 @@ export class Heartbeat implements Disposable {
     this.#quietTicks = 0;
   }
 
-  /** The peer answered. Throws a UsageError when nobody asked. */
+  /** The peer answered. Throws a ProtocolError when there was no such ping. */
   answered(number: number): void {
     const sentMs = this.#unanswered.get(number);
-    if (sentMs === undefined) throw new UsageError('a pong without a ping');
+    if (sentMs === undefined) throw new ProtocolError('a pong without a ping');
     this.#unanswered.delete(number);
     this.#roundTripMs = performance.now() - sentMs;
   }

@@ -1,6 +1,26 @@
-// Conversations in JSON lines: framing, heartbeat, hang-up.
+// Conversations in JSON lines: messages as tables, framing, heartbeat, hang-up, waiting room.
 
 export { allClosed, hangUp } from './hang-up.ts';
 export { Heartbeat, type HeartbeatSpec } from './heartbeat.ts';
 export { type LineOptions, readLine, writeLine } from './line.ts';
-export { LineSplitter } from './line-splitter.ts';
+export { LineBudget } from './line-budget.ts';
+export { LineSplitter, MAX_LINE_BYTES } from './line-splitter.ts';
+export { type MessageOf, Protocol } from './protocol.ts';
+export {
+  boolean,
+  converted,
+  hex,
+  integer,
+  jsonObject,
+  list,
+  map,
+  object,
+  oneOf,
+  only,
+  optional,
+  printableText,
+  type Shape,
+  text,
+  type ValueOf,
+} from './shape.ts';
+export { type Guest, WaitingRoom } from './waiting-room.ts';

@@ -1,26 +1,54 @@
-// Cuts a stream of bytes into lines.
+// Cuts a stream of bytes into lines, within limits.
 
-import { UsageError } from '../errors.ts';
+import { ProtocolError } from '../errors.ts';
+import type { LineBudget } from './line-budget.ts';
 
 /** Without the newline. */
 export const MAX_LINE_BYTES = 64 * 1024;
 
-/** Cuts a stream of bytes into lines. Throws when one gets too long. */
-export class LineSplitter {
-  readonly #decoder = new TextDecoder();
-  #rest = '';
+const NEWLINE = 10;
+const nothing = Buffer.alloc(0);
 
-  *split(bytes: Uint8Array): Generator<string> {
-    this.#rest += this.#decoder.decode(bytes, { stream: true });
-    for (;;) {
-      const end = this.#rest.indexOf('\n');
-      if ((end < 0 ? this.#rest.length : end) > MAX_LINE_BYTES) {
-        throw new UsageError(`a line of more than ${MAX_LINE_BYTES} bytes`);
-      }
-      if (end < 0) return;
-      const line = this.#rest.slice(0, end);
-      this.#rest = this.#rest.slice(end + 1);
-      yield line;
+export class LineSplitter {
+  readonly #maxBytes: number;
+  readonly #budget: LineBudget | undefined;
+  #rest = nothing;
+  /** So many bytes of the rest have no newline. */
+  #searched = 0;
+
+  /** With a budget, each line is paid for. */
+  constructor(maxBytes = MAX_LINE_BYTES, budget?: LineBudget) {
+    this.#maxBytes = maxBytes;
+    this.#budget = budget;
+  }
+
+  /** Bytes that have come. They are used up when `next` has nothing more. */
+  push(bytes: Buffer): void {
+    this.#rest = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);
+  }
+
+  /** Undefined: more bytes have to come first. Throws a ProtocolError when a line is too long, or there are too many. */
+  next(): string | undefined {
+    const end = this.#rest.indexOf(NEWLINE, this.#searched);
+    if ((end < 0 ? this.#rest.length : end) > this.#maxBytes) {
+      throw new ProtocolError(`a line of more than ${this.#maxBytes} bytes`);
     }
+    if (end < 0) {
+      this.#searched = this.#rest.length;
+      return undefined;
+    }
+    this.#budget?.spend();
+    const line = this.#rest.toString('utf8', 0, end);
+    this.#rest = this.#rest.subarray(end + 1);
+    this.#searched = 0;
+    return line;
+  }
+
+  /** Gives away what came after the last line. */
+  takeRest(): Buffer {
+    const rest = this.#rest;
+    this.#rest = nothing;
+    this.#searched = 0;
+    return rest;
   }
 }

@@ -1,14 +1,14 @@
-// One line of JSON over a stream: what two programs say to each other before they have a queue pair.
+// One line of JSON over a stream, for who waits for it; what comes after the line stays in the stream.
 
 import type { Duplex } from 'node:stream';
 import { MillraceError } from '../errors.ts';
+import { LineSplitter } from './line-splitter.ts';
+import { parseJson } from './protocol.ts';
 
 export interface LineOptions {
-  readonly signal?: AbortSignal;
-  readonly maxBytes?: number;
+  readonly signal?: AbortSignal | undefined;
+  readonly maxBytes?: number | undefined;
 }
-
-const newline = 10;
 
 export function writeLine(socket: Duplex, value: unknown): void {
   socket.write(`${JSON.stringify(value)}\n`);
@@ -16,26 +16,30 @@ export function writeLine(socket: Duplex, value: unknown): void {
 
 /**
  * Reads one line and parses it; what comes after it stays in the stream. Rejects when the stream ends or fails first, when
- * the line is too long or no JSON, and when the signal is aborted. Leaves no listener behind.
+ * the signal is aborted, and with a ProtocolError when the line is too long or no JSON. Leaves no listener behind.
  */
 export async function readLine(socket: Duplex, options: LineOptions = {}): Promise<unknown> {
-  const { signal, maxBytes = 65_536 } = options;
+  const { signal, maxBytes } = options;
   signal?.throwIfAborted();
   const { promise, resolve, reject } = Promise.withResolvers<string>();
-  const collected: Buffer[] = [];
-  let sizeBytes = 0;
+  const lines = new LineSplitter(maxBytes);
 
   const onReadable = (): void => {
-    for (let chunk = readBytes(socket); chunk !== undefined; chunk = readBytes(socket)) {
-      const end = chunk.indexOf(newline);
-      collected.push(end < 0 ? chunk : chunk.subarray(0, end));
-      sizeBytes += end < 0 ? chunk.length : end;
-      // Before bytes are put back: that makes the stream readable again, and they are not for us.
-      if (end >= 0 || sizeBytes > maxBytes) socket.off('readable', onReadable);
-      if (end >= 0 && end + 1 < chunk.length) socket.unshift(chunk.subarray(end + 1));
-      if (sizeBytes > maxBytes) reject(failure(`it sent a line of more than ${maxBytes} bytes`));
-      else if (end >= 0) resolve(Buffer.concat(collected).toString());
-      if (end >= 0 || sizeBytes > maxBytes) return;
+    try {
+      for (let chunk = readBytes(socket); chunk !== undefined; chunk = readBytes(socket)) {
+        lines.push(chunk);
+        const line = lines.next();
+        if (line === undefined) continue;
+        // Before bytes are put back: that makes the stream readable again, and they are not for us.
+        socket.off('readable', onReadable);
+        const rest = lines.takeRest();
+        if (rest.length > 0) socket.unshift(rest);
+        resolve(line);
+        return;
+      }
+    } catch (error) {
+      socket.off('readable', onReadable);
+      reject(error);
     }
   };
   const onEnd = (): void => reject(failure('it closed the connection'));
@@ -51,7 +55,7 @@ export async function readLine(socket: Duplex, options: LineOptions = {}): Promi
     if (socket.errored) onError(socket.errored);
     else if (socket.destroyed || socket.readableEnded) onEnd();
     else onReadable();
-    return parse(await promise);
+    return parseJson(await promise, 'talk to the peer');
   } finally {
     socket.off('readable', onReadable);
     socket.off('error', onError);
@@ -65,14 +69,6 @@ function readBytes(socket: Duplex): Buffer | undefined {
   // A string, if somebody has set an encoding.
   const chunk: Buffer | string | null = socket.read();
   return typeof chunk === 'string' ? Buffer.from(chunk) : (chunk ?? undefined);
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw failure('it sent something else than a line of JSON');
-  }
 }
 
 /** A process that is killed with bytes unread resets its connection instead of ending it: to its peer that is the same. */

@@ -1,28 +1,21 @@
-// One control connection, from the first hello to the last line: whoever dialed, both sides follow the same rules.
+// One control connection, from the first hello to the last line: whoever dialed, both sides follow the same protocol.
 
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { UsageError } from '../../errors.ts';
-import { Heartbeat, hangUp, LineSplitter } from '../../json-lines/index.ts';
+import { ProtocolError } from '../../errors.ts';
+import { Heartbeat, hangUp, LineBudget, LineSplitter, MAX_LINE_BYTES } from '../../json-lines/index.ts';
 import type { IpEndpoint } from '../../steering/index.ts';
-import { readable } from '../../tls/index.ts';
-import {
-  decodeMessage,
-  encodeMessage,
-  MAX_ENDPOINTS_PER_LINE,
-  type Message,
-  type PeerMessage,
-} from './control-protocol.ts';
+import { printable } from '../../text/index.ts';
+import { controlProtocol, MAX_ENDPOINTS_PER_LINE, type Message, type PeerMessage } from './control-protocol.ts';
 import type { HeartbeatSpec, PeerHello } from './control-spec.ts';
 import type { Handshake } from './handshake.ts';
-import { LineBudget } from './line-budget.ts';
 
 /** More than this waits to be sent: the peer does not read. */
 export const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
 
 /**
- * `lost`: closed, broken or silent. `left`: one side said bye. `refused`: the other side says that we broke the rules.
- * `misbehaved`: it did.
+ * `lost`: closed, broken or silent. `left`: one side said bye. `refused`: the other side says that we broke the
+ * protocol. `misbehaved`: it did.
  */
 export type EndKind = 'lost' | 'left' | 'refused' | 'misbehaved';
 
@@ -44,8 +37,7 @@ export class ControlConnection {
   readonly #handshake: Handshake;
   readonly #beat: HeartbeatSpec;
   readonly #events: ConnectionEvents;
-  readonly #lines = new LineSplitter();
-  readonly #budget = new LineBudget();
+  readonly #lines = new LineSplitter(MAX_LINE_BYTES, new LineBudget());
   #heartbeat: Heartbeat | undefined;
   #isEnded = false;
 
@@ -57,7 +49,7 @@ export class ControlConnection {
     this.#events = events;
     socket.setNoDelay(true);
     socket.on('data', (bytes) => this.#take(bytes));
-    socket.on('error', (error: NodeJS.ErrnoException) => this.#end('lost', readable(error.code ?? error.message)));
+    socket.on('error', (error: NodeJS.ErrnoException) => this.#end('lost', printable(error.code ?? error.message)));
     socket.on('close', () => this.#end('lost', 'the peer closed the connection'));
     const opening = handshake.open();
     if (opening !== undefined) this.#send(opening);
@@ -94,7 +86,7 @@ export class ControlConnection {
     this.#finish('left', 'bye', reason);
   }
 
-  /** Ends it because the other side broke the rules. */
+  /** Ends it because the other side broke the protocol. */
   refuse(reason: string): void {
     this.#finish('misbehaved', 'refused', reason);
   }
@@ -105,29 +97,27 @@ export class ControlConnection {
     this.#end('lost', reason);
   }
 
-  #take(bytes: Uint8Array): void {
+  #take(bytes: Buffer): void {
     this.#heartbeat?.heard();
-    const lines = this.#lines.split(bytes);
+    this.#lines.push(bytes);
     while (!this.#isEnded) {
-      const message = this.#judge(() => this.#next(lines));
+      const message = this.#check(() => this.#next());
       if (message === undefined) return;
       this.#hear(message);
     }
   }
 
-  #next(lines: Iterator<string, void>): Message | undefined {
-    const { value: line } = lines.next();
-    if (line === undefined) return undefined;
-    this.#budget.spend();
-    return decodeMessage(line);
+  #next(): Message | undefined {
+    const line = this.#lines.next();
+    return line === undefined ? undefined : controlProtocol.parse(line);
   }
 
-  /** Refuses a peer that breaks the rules. Only around the border: a mistake of a handler is not the peer's. */
-  #judge<T>(look: () => T): T | undefined {
+  /** Refuses a peer that breaks the protocol. Only around the border: a mistake of a handler is not the peer's. */
+  #check<T>(read: () => T): T | undefined {
     try {
-      return look();
+      return read();
     } catch (error) {
-      if (!(error instanceof UsageError)) throw error;
+      if (!(error instanceof ProtocolError)) throw error;
       this.refuse(error.message);
       return undefined;
     }
@@ -140,12 +130,12 @@ export class ControlConnection {
     else if (message.kind === 'hello') this.refuse('a second hello');
     else if (message.kind === 'proof') this.refuse('a proof that nobody asked for');
     else if (message.kind === 'ping') this.#send({ kind: 'pong', number: message.number });
-    else if (message.kind === 'pong') this.#judge(() => this.#heartbeat?.answered(message.number));
+    else if (message.kind === 'pong') this.#check(() => this.#heartbeat?.answered(message.number));
     else this.#events.onMessage(this, message);
   }
 
   #shakeHands(message: Message): void {
-    const answer = this.#judge(() => this.#handshake.hear(message));
+    const answer = this.#check(() => this.#handshake.hear(message));
     if (answer !== undefined) this.#send(answer);
     const { peer } = this.#handshake;
     if (peer === undefined || this.#isEnded) return;
@@ -158,7 +148,7 @@ export class ControlConnection {
   }
 
   #send(message: Message): void {
-    const line = encodeMessage(message);
+    const line = controlProtocol.line(message);
     if (this.#isEnded) return;
     this.#socket.write(line);
     if (this.#socket.writableLength > MAX_UNSENT_BYTES) this.lose('the peer does not read');
@@ -172,8 +162,8 @@ export class ControlConnection {
 
   #finish(kind: EndKind, last: 'bye' | 'refused', reason: string): void {
     if (this.#isEnded) return;
-    hangUp(this.#socket, encodeMessage({ kind: last, reason }));
-    this.#end(kind, readable(reason));
+    hangUp(this.#socket, controlProtocol.line({ kind: last, reason }));
+    this.#end(kind, printable(reason));
   }
 
   #end(kind: EndKind, reason: string): void {

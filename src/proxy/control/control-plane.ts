@@ -1,7 +1,7 @@
 // The control plane of a daemon: one connection with each peer, who is up, what listens on its host, and messages for links.
 
 import { isDeepStrictEqual } from 'node:util';
-import { MillraceError, UsageError } from '../../errors.ts';
+import { MillraceError, ProtocolError } from '../../errors.ts';
 import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial } from '../../tls/index.ts';
 import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
@@ -171,7 +171,7 @@ export class ControlPlane implements AsyncDisposable {
           hello: this.#hello,
           isDialer: true,
           identify: ({ name }) => {
-            if (name !== session.peer.name) throw new UsageError(`${session.peer.name} calls itself ${name}`);
+            if (name !== session.peer.name) throw new ProtocolError(`${session.peer.name} calls itself ${name}`);
           },
         }),
       events: this.#eventsOf(

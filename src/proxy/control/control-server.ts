@@ -4,13 +4,16 @@ import type { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { MillraceError } from '../../errors.ts';
-import { allClosed, hangUp } from '../../json-lines/index.ts';
+import { allClosed, type Guest, hangUp, WaitingRoom } from '../../json-lines/index.ts';
 import { acceptTls, TLS_FIRST_BYTE } from '../../tls/index.ts';
-import { encodeMessage } from './control-protocol.ts';
+import { controlProtocol } from './control-protocol.ts';
 import type { ControlAddress, ControlSecurity } from './control-spec.ts';
-import { type Guest, WaitingRoom } from './waiting-room.ts';
 
-const MAX_CALLERS = 1024;
+const MAX_CONNECTIONS = 1024;
+/** Of them, those whose peer has not said who it is. */
+export const MAX_WAITING = 64;
+/** From the first byte to the proof. */
+export const HELLO_MS = 3000;
 
 export interface Caller {
   readonly socket: Socket;
@@ -31,7 +34,7 @@ export interface ControlServerOptions {
 
 export class ControlServer implements AsyncDisposable {
   readonly #options: ControlServerOptions;
-  readonly #room = new WaitingRoom();
+  readonly #room = new WaitingRoom({ maxWaiting: MAX_WAITING, helloMs: HELLO_MS });
   readonly #sockets = new Set<Socket>();
   readonly #servers: Server[] = [];
   #security: ControlSecurity;
@@ -80,7 +83,7 @@ export class ControlServer implements AsyncDisposable {
 
   async #listen({ host, port }: ControlAddress): Promise<void> {
     const server = createServer({ noDelay: true }, (socket) => this.#accept(socket));
-    server.maxConnections = MAX_CALLERS;
+    server.maxConnections = MAX_CONNECTIONS;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     server.once('error', reject);
     server.listen({ host, port }, resolve);
@@ -138,7 +141,7 @@ export class ControlServer implements AsyncDisposable {
   }
 
   #refuse(from: string, reason: string, socket: Socket | undefined): void {
-    if (socket !== undefined) hangUp(socket, encodeMessage({ kind: 'refused', reason }));
+    if (socket !== undefined) hangUp(socket, controlProtocol.line({ kind: 'refused', reason }));
     if (!this.#isClosed) this.#options.onError(`a caller from ${from} was refused: ${reason}`);
   }
 }

@@ -1,7 +1,7 @@
-// The first lines of a control connection: two hellos, and the caller's proof that its own is not a recording.
+// The first lines of a control connection: two hellos, and the dialer's proof that its own is not a recording.
 
 import { randomBytes } from 'node:crypto';
-import { UsageError } from '../../errors.ts';
+import { ProtocolError } from '../../errors.ts';
 import type { Message } from './control-protocol.ts';
 import type { PeerHello } from './control-spec.ts';
 
@@ -14,7 +14,7 @@ export interface HandshakeOptions {
   /** Our own. */
   readonly hello: PeerHello;
   readonly isDialer: boolean;
-  /** Throws a UsageError when whoever says this hello is not who it says, or not expected. */
+  /** Throws a ProtocolError when whoever says this hello is not who it says, or not expected. */
   readonly identify: (hello: PeerHello) => void;
 }
 
@@ -39,29 +39,30 @@ export class Handshake {
 
   /** What to say before anything was heard. */
   open(): Message | undefined {
-    return this.isDialer ? { kind: 'hello', hello: this.#options.hello, nonce: undefined } : undefined;
+    return this.isDialer ? { kind: 'hello', ...this.#options.hello, nonce: undefined } : undefined;
   }
 
-  /** Takes a line of the other side; what to answer. Throws a UsageError when the line is out of place. */
+  /** Takes a line of the other side; what to answer. Throws a ProtocolError when the line is out of place. */
   hear(message: Message): Message | undefined {
     if (message.kind === 'hello') {
-      if (this.#peer !== undefined) throw new UsageError('a second hello');
-      return this.#greet(message.hello, message.nonce);
+      if (this.#peer !== undefined) throw new ProtocolError('a second hello');
+      const { kind: _kind, nonce, ...hello } = message;
+      return this.#greet(hello, nonce);
     }
-    if (this.#peer === undefined) throw new UsageError('no hello before anything else');
-    if (message.kind !== 'proof') throw new UsageError('no proof after the hello');
-    if (message.nonce !== this.#nonce) throw new UsageError('the proof of another connection, as in a replayed hello');
+    if (this.#peer === undefined) throw new ProtocolError('no hello before anything else');
+    if (message.kind !== 'proof') throw new ProtocolError('no proof after the hello');
+    if (message.nonce !== this.#nonce) throw new ProtocolError('the proof of another connection, as in a replayed hello');
     this.#isDone = true;
     return undefined;
   }
 
   #greet(peer: PeerHello, nonce: string | undefined): Message {
     const { hello, isDialer, identify } = this.#options;
-    if (isDialer && nonce === undefined) throw new UsageError('a hello without a nonce');
-    if (!isDialer && nonce !== undefined) throw new UsageError('a nonce from a caller');
+    if (isDialer && nonce === undefined) throw new ProtocolError('a hello without a nonce');
+    if (!isDialer && nonce !== undefined) throw new ProtocolError('a nonce from a dialer');
     identify(peer);
     this.#peer = peer;
-    if (nonce === undefined) return { kind: 'hello', hello, nonce: this.#nonce };
+    if (nonce === undefined) return { kind: 'hello', ...hello, nonce: this.#nonce };
     this.#isDone = true;
     return { kind: 'proof', nonce };
   }

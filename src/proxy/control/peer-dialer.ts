@@ -6,7 +6,7 @@ import { type Dialed, type DialFailure, dialFailure } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import type { HeartbeatSpec } from './control-spec.ts';
 import type { Handshake } from './handshake.ts';
-import { HELLO_MS } from './waiting-room.ts';
+import { HELLO_MS } from './control-server.ts';
 
 const FIRST_RETRY_MS = 100;
 const LAST_RETRY_MS = 2000;

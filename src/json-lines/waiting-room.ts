@@ -1,15 +1,23 @@
-// Callers who have not said who they are: only so many, and only so long.
+// Connections whose peer has not said who it is: only so many of them, and each only for so long.
 
-/** From the first byte to the proof. */
-export const HELLO_MS = 3000;
-export const MAX_WAITING = 64;
-/** A newcomer takes the place of the one who waits longest, unless even that one has just come: all are in earnest then. */
+export interface WaitingRoomOptions {
+  readonly maxWaiting: number;
+  /** From the first byte to the moment when the peer is known. */
+  readonly helloMs: number;
+  /**
+   * A newcomer takes the place of the connection that waits longest, unless even that one is as young as this: then all
+   * of them may be in earnest.
+   */
+  readonly graceMs?: number;
+}
+
 const GRACE_MS = 500;
 
+/** One connection in a waiting room. */
 export class Guest {
   readonly sinceMs = performance.now();
   readonly #leave: () => void;
-  /** How to send it away; changes as the connection grows. */
+  /** How to end the connection; changes as the connection grows. */
   expel: (reason: string) => void;
 
   constructor(expel: (reason: string) => void, leave: (guest: Guest) => void) {
@@ -17,7 +25,7 @@ export class Guest {
     this.#leave = () => leave(this);
   }
 
-  /** It said who it is, or is gone. */
+  /** Its peer said who it is, or is gone. */
   leave(): void {
     this.#leave();
   }
@@ -26,10 +34,12 @@ export class Guest {
 export class WaitingRoom {
   /** In the order they came. */
   readonly #guests = new Map<Guest, NodeJS.Timeout>();
+  readonly #maxWaiting: number;
   readonly #helloMs: number;
   readonly #graceMs: number;
 
-  constructor(helloMs = HELLO_MS, graceMs = GRACE_MS) {
+  constructor({ maxWaiting, helloMs, graceMs = GRACE_MS }: WaitingRoomOptions) {
+    this.#maxWaiting = maxWaiting;
     this.#helloMs = helloMs;
     this.#graceMs = graceMs;
   }
@@ -40,8 +50,8 @@ export class WaitingRoom {
 
   /** Undefined when there is no room, and the newcomer has been expelled. */
   enter(expel: (reason: string) => void): Guest | undefined {
-    if (this.#guests.size >= MAX_WAITING) {
-      const reason = `more than ${MAX_WAITING} callers who have not said who they are`;
+    if (this.#guests.size >= this.#maxWaiting) {
+      const reason = `more than ${this.#maxWaiting} connections whose peers have not said who they are`;
       const [oldest] = this.#guests.keys();
       if (oldest === undefined || performance.now() - oldest.sinceMs < this.#graceMs) {
         expel(reason);
@@ -58,7 +68,7 @@ export class WaitingRoom {
     return guest;
   }
 
-  /** Sends everybody away. */
+  /** Expels everybody. */
   close(reason: string): void {
     for (const guest of this.#guests.keys()) this.#expel(guest, reason);
   }
