@@ -7,7 +7,7 @@ import type { LineBudget } from './line-budget.ts';
 export const MAX_LINE_BYTES = 64 * 1024;
 
 const NEWLINE = 10;
-const nothing = Buffer.alloc(0);
+const nothing: Buffer = Buffer.alloc(0);
 
 export class LineSplitter {
   readonly #maxBytes: number;

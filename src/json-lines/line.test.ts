@@ -12,15 +12,15 @@ function listeners(socket: Duplex): number {
 describe('a line of JSON', () => {
   test('garbage, lines without an end and lines that are too long are refused in one sentence', async () => {
     for (const [bytes, reason] of [
-      ['no json\n', /something else than a line of JSON/],
-      ['\n', /something else than a line of JSON/],
+      ['no json\n', /a line that is not JSON/],
+      ['\n', /a line that is not JSON/],
       [`"${'x'.repeat(100)}"\n`, /a line of more than 64 bytes/],
       ['x'.repeat(65), /a line of more than 64 bytes/],
-      [Buffer.from([0xff, 0xfe, 10]), /something else than a line of JSON/],
+      [Buffer.from([0xff, 0xfe, 10]), /a line that is not JSON/],
     ] as const) {
       const [here, there] = duplexPair();
       there.write(bytes);
-      await assert.rejects(readLine(here, { maxBytes: 64 }), { code: 'MILLRACE_ERR_FAILED', message: reason });
+      await assert.rejects(readLine(here, { maxBytes: 64 }), { code: 'MILLRACE_ERR_PROTOCOL', message: reason });
     }
   });
 

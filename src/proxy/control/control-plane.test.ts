@@ -130,14 +130,14 @@ describe('the control plane', { concurrency: true }, () => {
   test('a caller that comes again takes the place of its old connection', async () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
     using first = await new Stranger(b.port).greet('a');
-    first.say('{"announce":["10.0.0.1:80"]}\n');
+    first.say('{"kind":"announce","endpoints":["10.0.0.1:80"]}\n');
     await until('the first is up', () => b.news.length === 2);
     using second = await new Stranger(b.port).greet('a');
     await until('the second is up', () => b.news.length === 5);
     assert.deepEqual(b.news.slice(2), ['a -10.0.0.1:80', 'a down: the peer connected again', 'a up 1  listener']);
     assert.match((await first.hear('bye')).reason, /replaced/);
-    first.say('{"announce":["10.0.0.1:81"]}\n');
-    second.say('{"announce":["10.0.0.1:82"]}\n');
+    first.say('{"kind":"announce","endpoints":["10.0.0.1:81"]}\n');
+    second.say('{"kind":"announce","endpoints":["10.0.0.1:82"]}\n');
     await until('only the second counts', () => b.news.length === 6);
     assert.equal(b.news.at(-1), 'a +10.0.0.1:82');
   });

@@ -116,7 +116,7 @@ describe('the security of the control connection', () => {
       });
     assert.match(await call(), /a certificate that is not accepted here/);
     assert.ok(sessions.length > 0, 'TLS offers to resume');
-    assert.match(await call(), /"refused":/);
+    assert.match(await call(), /"kind":"refused"/);
     assert.deepEqual(b.news, []);
   });
 

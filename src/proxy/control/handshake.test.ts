@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { UsageError } from '../../errors.ts';
+import { ProtocolError } from '../../errors.ts';
 import type { Message } from './control-protocol.ts';
 import { Handshake, makeNonce } from './handshake.ts';
 
@@ -20,9 +20,9 @@ describe('the handshake', () => {
   test('what is said before the hello, without a nonce, or with one of the caller is refused', () => {
     assert.throws(() => side('b', false).hear({ kind: 'ping', number: 1 }), /no hello before anything else/);
     assert.throws(() => side('b', false).hear({ kind: 'proof', nonce: makeNonce() }), /no hello before/);
-    const hello: Message = { kind: 'hello', hello: helloOf('c'), nonce: undefined };
+    const hello = { kind: 'hello', ...helloOf('c'), nonce: undefined } as const;
     assert.throws(() => side('a', true).hear(hello), /a hello without a nonce/);
-    assert.throws(() => side('b', false).hear({ ...hello, nonce: makeNonce() }), /a nonce from a caller/);
+    assert.throws(() => side('b', false).hear({ ...hello, nonce: makeNonce() }), /a nonce from a dialer/);
   });
 
   test('both know each other after hello, hello and proof, and the listener not before', () => {
@@ -39,7 +39,7 @@ describe('the handshake', () => {
 
   test('who is not who it says is not answered', () => {
     const listener = side('b', false, () => {
-      throw new UsageError('a stranger');
+      throw new ProtocolError('a stranger');
     });
     assert.throws(() => pass(side('a', true).open(), listener), /a stranger/);
     assert.equal(nameOf(listener), undefined);

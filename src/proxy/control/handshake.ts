@@ -51,7 +51,8 @@ export class Handshake {
     }
     if (this.#peer === undefined) throw new ProtocolError('no hello before anything else');
     if (message.kind !== 'proof') throw new ProtocolError('no proof after the hello');
-    if (message.nonce !== this.#nonce) throw new ProtocolError('the proof of another connection, as in a replayed hello');
+    if (message.nonce !== this.#nonce)
+      throw new ProtocolError('the proof of another connection, as in a replayed hello');
     this.#isDone = true;
     return undefined;
   }

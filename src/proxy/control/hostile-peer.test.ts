@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { describe, test } from 'node:test';
 import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
+import { MAX_WAITING } from './control-server.ts';
 import { freePort, Party, peer, until } from './fixtures/party.ts';
 import { helloLine, Parrot, Stranger } from './fixtures/stranger.ts';
 import { makeNonce } from './handshake.ts';
-import { MAX_WAITING } from './waiting-room.ts';
 
 const lines = (...bodies: readonly object[]): string => bodies.map((body) => `${JSON.stringify(body)}\n`).join('');
 
@@ -22,18 +22,18 @@ describe('a hostile peer', { concurrency: true }, () => {
     for (const [words, reason] of [
       ['GET / HTTP/1.1\r\n\r\n', /not JSON/],
       ['\0\0\0\0\n', /not JSON/],
-      [lines({ announce: ['10.0.0.1:80'] }), /no hello before anything else/],
+      [lines({ kind: 'announce', endpoints: ['10.0.0.1:80'] }), /no hello before anything else/],
       [helloLine('nobody'), /no peer is called nobody here/],
       [helloLine('far'), /far is expected from 192.0.2.7/],
       [helloLine('home'), /without TLS a peer has to be known by its IP address/],
       [helloLine('z'), /a call from z to m: the smaller name has to call/],
       [helloLine('m'), /no peer is called m here/],
-      [helloLine('a', { version: 2 }), /version 2; this side speaks 1/],
+      [helloLine('a', { version: 1 }), /its version is 1; expected 2/],
       [helloLine('a', { padding: 'x'.repeat(70_000) }), /a line of more than/],
       ['x'.repeat(300_000), /a line of more than/],
       [helloLine('a') + helloLine('a'), /a second hello/],
-      [helloLine('a') + lines({ announce: ['10.0.0.1:80'] }), /no proof after the hello/],
-      [helloLine('a') + lines({ proof: makeNonce() }), /the proof of another connection/],
+      [helloLine('a') + lines({ kind: 'announce', endpoints: ['10.0.0.1:80'] }), /no proof after the hello/],
+      [helloLine('a') + lines({ kind: 'proof', nonce: makeNonce() }), /the proof of another connection/],
     ] as const) {
       using stranger = new Stranger(party.port).say(words);
       assert.match(await stranger.untilRefused(), reason);
@@ -47,37 +47,41 @@ describe('a hostile peer', { concurrency: true }, () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
     const hello = helloLine('a');
     using honest = new Stranger(b.port).say(hello);
-    const proof = lines({ proof: (await honest.hear('hello')).nonce });
+    const proof = lines({ kind: 'proof', nonce: (await honest.hear('hello')).nonce });
     honest.say(proof);
     await b.untilUp('a');
-    using replay = new Stranger(b.port).say(hello + proof + lines({ bye: 'x' }));
+    using replay = new Stranger(b.port).say(hello + proof + lines({ kind: 'bye', reason: 'x' }));
     assert.match(await replay.untilRefused(), /replayed hello/);
     assert.equal(b.stateOf('a'), 'up');
   });
 
-  test('a peer that breaks the rules is refused and loses what it said; the other peer does not notice', async () => {
+  test('a peer that breaks the protocol is refused and loses what it said; the other peer does not notice', async () => {
     await using m = await Party.start({ name: 'm', peers: [peer('a', 1), peer('b', 1)] });
     using honest = await new Stranger(m.port).greet('b');
     await m.untilUp('b');
     const tooMany = Array.from({ length: 17 }, (_, line) => ({
-      announce: Array.from({ length: 1000 }, (_, at) => `10.0.${line}.${at >> 8}:${(at & 255) + 1}`),
+      kind: 'announce',
+      endpoints: Array.from({ length: 1000 }, (_, at) => `10.0.${line}.${at >> 8}:${(at & 255) + 1}`),
     }));
     assert.ok(tooMany.length * 1000 > MAX_ENDPOINTS_PER_PEER);
     for (const [words, reason] of [
       [helloLine('a'), /a second hello/],
-      [lines({ proof: makeNonce() }), /a proof that nobody asked for/],
-      [lines({ what: 1 }), /unknown kind/],
-      [lines({ pong: 4711 }), /a pong without a ping/],
+      [lines({ kind: 'proof', nonce: makeNonce() }), /a proof that nobody asked for/],
+      [lines({ kind: 'what' }), /its kind is "what"; expected hello or proof/],
+      [lines({ kind: 'pong', number: 4711 }), /a pong without a ping/],
       [lines(...tooMany), /more than 16384 endpoints/],
-      [lines({ announce: Array(1001).fill('10.0.0.1:80') }), /at most 1000/],
-      [lines({ announce: ['\u001b[2J:80'] }), /'\?\[2J:80' is no address and port/],
-      [lines({ link: 0, body: { text: 'x'.repeat(17_000) } }), /more than 16384 bytes/],
-      [lines({ link: 0, body: 'text' }), /not an object/],
+      [
+        lines({ kind: 'announce', endpoints: Array(1001).fill('10.0.0.1:80') }),
+        /endpoints is a list of 1001; expected a list of 0 to 1000/,
+      ],
+      [lines({ kind: 'announce', endpoints: ['\u001b[2J:80'] }), /endpoints\[0\]: .*':80' is no address and port/],
+      [lines({ kind: 'link', link: 0, body: { text: 'x'.repeat(17_000) } }), /body has 17011 bytes/],
+      [lines({ kind: 'link', link: 0, body: 'text' }), /body is "text"; expected an object/],
       ['x'.repeat(70_000), /a line of more than/],
-      [lines({ ping: 1 }).repeat(10_000), /more than 1024 lines a second/],
+      [lines({ kind: 'ping', number: 1 }).repeat(10_000), /more than 1024 lines a second/],
     ] as const) {
       using hostile = await new Stranger(m.port).greet('a');
-      hostile.say(lines({ announce: ['10.9.9.9:99'] }));
+      hostile.say(lines({ kind: 'announce', endpoints: ['10.9.9.9:99'] }));
       await until('it is believed', () => m.news.at(-1) === 'a +10.9.9.9:99');
       hostile.say(words);
       assert.match(await hostile.untilRefused(), reason);
@@ -86,7 +90,7 @@ describe('a hostile peer', { concurrency: true }, () => {
       await m.untilError(new RegExp(`^peer a at 127.0.0.1 port 1 was refused: .*${reason.source}`));
       m.news.length = 0;
     }
-    honest.say(lines({ link: 1, body: { still: 'here' } }));
+    honest.say(lines({ kind: 'link', link: 1, body: { still: 'here' } }));
     await until('the other is heard', () => m.news.at(-1) === 'b link 1 {"still":"here"}');
     assert.equal(m.plane.sendLink('b', 1, { same: true }), true);
     await honest.hear('link');
@@ -117,13 +121,13 @@ describe('a hostile peer', { concurrency: true }, () => {
       socket.resume();
     }
     await until('most are sent away at once', () => ended >= 2 * MAX_WAITING);
-    await b.untilError(/more than 64 callers who have not said who they are/);
+    await b.untilError(/more than 64 connections whose peers have not said who they are/);
     let attempts = 0;
     while (b.stateOf('a') !== 'up' && attempts++ < 100) {
       using peerA = new Stranger(b.port).say(helloLine('a'));
       await until('it is answered or sent away', () => peerA.isClosed || peerA.heard.includes('nonce'));
       if (peerA.isClosed) continue;
-      peerA.say(lines({ proof: (await peerA.hear('hello')).nonce }));
+      peerA.say(lines({ kind: 'proof', nonce: (await peerA.hear('hello')).nonce }));
       await b.untilUp('a');
     }
     assert.equal(b.news[0], 'a up 1  listener');
@@ -134,9 +138,9 @@ describe('a hostile peer', { concurrency: true }, () => {
     for (const [words, reason] of [
       [helloLine('x', { nonce: makeNonce() }), /was refused: b calls itself x/],
       [helloLine('b'), /was refused: a hello without a nonce/],
-      ['SSH-2.0-OpenSSH_9.2\r\n', /was refused: a line that is not JSON/],
-      [lines({ refused: 'go away' }), /refused this daemon: go away/],
-      [lines({ bye: 'draining' }), /bye: draining/],
+      ['SSH-2.0-OpenSSH_9.2\r\n', /was refused: control message: a line that is not JSON/],
+      [lines({ kind: 'refused', reason: 'go away' }), /refused this daemon: go away/],
+      [lines({ kind: 'bye', reason: 'draining' }), /bye: draining/],
     ] as const) {
       await using parrot = await Parrot.start(words);
       await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });

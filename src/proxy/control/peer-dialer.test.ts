@@ -4,7 +4,7 @@ import { Party, peer, until } from './fixtures/party.ts';
 import { helloLine, Parrot } from './fixtures/stranger.ts';
 import { makeNonce } from './handshake.ts';
 
-const refusal = '{"refused":"not today"}\n';
+const refusal = '{"kind":"refused","reason":"not today"}\n';
 
 describe('calling a peer', { concurrency: true }, () => {
   for (const [what, words] of [
@@ -27,7 +27,9 @@ describe('calling a peer', { concurrency: true }, () => {
   }
 
   test('a peer that leaves is called again at once, however often it does', async () => {
-    await using parrot = await Parrot.start(`${helloLine('b', { nonce: makeNonce() })}{"bye":"starting again"}\n`);
+    await using parrot = await Parrot.start(
+      `${helloLine('b', { nonce: makeNonce() })}{"kind":"bye","reason":"starting again"}\n`,
+    );
     await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
     await until('it was up many times', () => a.incarnations.length >= 8);
     const firstMs = parrot.calledMs[0] ?? 0;

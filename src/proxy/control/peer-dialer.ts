@@ -4,9 +4,9 @@ import type { Socket } from 'node:net';
 import { allClosed } from '../../json-lines/index.ts';
 import { type Dialed, type DialFailure, dialFailure } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
+import { HELLO_MS } from './control-server.ts';
 import type { HeartbeatSpec } from './control-spec.ts';
 import type { Handshake } from './handshake.ts';
-import { HELLO_MS } from './control-server.ts';
 
 const FIRST_RETRY_MS = 100;
 const LAST_RETRY_MS = 2000;

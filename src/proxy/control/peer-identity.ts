@@ -18,10 +18,13 @@ export function identifyDialer(
   const problem = certificate === undefined ? undefined : nameMismatch(certificate, saidName);
   if (problem !== undefined) throw new ProtocolError(problem);
   if (peer === undefined) throw new ProtocolError(`no peer is called ${saidName} here`);
-  if (saidName > ownName) throw new ProtocolError(`a call from ${saidName} to ${ownName}: the smaller name has to call`);
+  if (saidName > ownName)
+    throw new ProtocolError(`a call from ${saidName} to ${ownName}: the smaller name has to call`);
   if (certificate !== undefined) return;
   if (isIP(peer.host) === 0) {
-    throw new ProtocolError(`${saidName} is known as ${peer.host}: without TLS a peer has to be known by its IP address`);
+    throw new ProtocolError(
+      `${saidName} is known as ${peer.host}: without TLS a peer has to be known by its IP address`,
+    );
   }
   if (!isSameHost(from, peer.host)) throw new ProtocolError(`${saidName} is expected from ${peer.host}`);
 }

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, mock, test } from 'node:test';
-import { Heartbeat } from '../../json-lines/heartbeat.ts';
-import { ErrorThrottle } from './error-throttle.ts';
+import { Heartbeat } from './heartbeat.ts';
 import { LineBudget, MAX_LINES_AT_ONCE, MAX_LINES_PER_SECOND } from './line-budget.ts';
-import { MAX_WAITING, WaitingRoom } from './waiting-room.ts';
+import { WaitingRoom } from './waiting-room.ts';
+
+const MAX_WAITING = 64;
 
 /** The clock in the hands of the test. */
 function stopClock(): Disposable {
@@ -68,7 +69,7 @@ describe('the budget of lines', () => {
 describe('the waiting room', () => {
   test('who says nothing is sent away in time, and who left is not', () => {
     using _clock = stopClock();
-    const room = new WaitingRoom(3000);
+    const room = new WaitingRoom({ maxWaiting: 64, helloMs: 3000 });
     const sentAway: string[] = [];
     room.enter((reason) => void sentAway.push(`first: ${reason}`));
     const second = room.enter((reason) => void sentAway.push(`second: ${reason}`));
@@ -85,7 +86,7 @@ describe('the waiting room', () => {
       [60_000, false],
       [0, true],
     ] as const) {
-      const room = new WaitingRoom(3000, graceMs);
+      const room = new WaitingRoom({ maxWaiting: MAX_WAITING, helloMs: 3000, graceMs });
       const sentAway: number[] = [];
       for (let index = 0; index <= MAX_WAITING; index++) {
         const guest = room.enter(() => void sentAway.push(index));
@@ -96,21 +97,5 @@ describe('the waiting room', () => {
       room.close('shutdown');
       assert.deepEqual([sentAway.length, room.size], [MAX_WAITING, 0]);
     }
-  });
-});
-
-describe('the filter of errors', () => {
-  test('tells the same line once a while, and of very many that there are more', () => {
-    const told: string[] = [];
-    const filter = new ErrorThrottle((message) => void told.push(message));
-    filter.report('one', 0);
-    filter.report('one', 59_999);
-    filter.report('one', 60_000);
-    assert.deepEqual(told.splice(0), ['one', 'one']);
-    for (let index = 0; index < 1000; index++) filter.report(`line ${index}`, 120_000);
-    assert.equal(told.length, 101);
-    assert.match(told.at(-1) ?? '', /the rest is not told/);
-    filter.report('line 0', 180_000);
-    assert.equal(told.at(-1), 'line 0');
   });
 });
