@@ -12,7 +12,7 @@ import {
 export interface CompletionOwner {
   /** Does what is due; completions may be added. */
   progress(): void;
-  /** Somebody is going to sleep: make sure that what comes in wakes them. */
+  /** A program is going to sleep: what comes in must wake it. */
   prepareSleep(): void;
   cqOverrun(cq: SoftCq): void;
 }
@@ -39,7 +39,7 @@ export class SoftCq implements ProviderCq {
   }
 
   poll(batch: CompletionBatch): number {
-    // Who always finds something must learn of new peers and of dead ones as well.
+    // A program that always finds completions must learn of new peers and of peers that have ended as well.
     if (this.#count === 0 || (++this.#polls & 7) === 0) this.#owner.progress();
     const { words, capacity } = batch;
     const count = Math.min(capacity, this.#count);
@@ -58,7 +58,7 @@ export class SoftCq implements ProviderCq {
     this.#owner.prepareSleep();
   }
 
-  /** False when there was no room: the queue is broken from then on, and so are its QPs. */
+  /** False when there was no room: then the queue is overrun, and its QPs fail. */
   push(
     wrIdLow: number,
     wrIdHigh: number,

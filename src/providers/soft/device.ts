@@ -1,4 +1,4 @@
-// The soft device: its objects, what it looks for, and the one place where things move on.
+// The soft device: its objects, its descriptors and timers, and the one place from which QPs make progress.
 
 import { randomBytes } from 'node:crypto';
 import { FdWatch, monotonicNs, Poller, pollEvents, TimerFd } from '../../native/index.ts';
@@ -30,7 +30,7 @@ import { RegionTable } from './region.ts';
 import type { Wire, WireHost } from './wire.ts';
 import { marks, WorkList } from './work-list.ts';
 
-export const softAttributes: DeviceAttributes = {
+const softAttributes: DeviceAttributes = {
   firmware: 'soft 1',
   vendorId: 0x6d_6c72,
   maxQps: 65_536,
@@ -50,8 +50,8 @@ export const softAttributes: DeviceAttributes = {
   marksSolicited: true,
 };
 
-/** How often a device that is only polled looks at its descriptors: they tell of new peers and of dead ones. */
-const POLLS_A_LOOK = 64;
+/** How often a device that is only polled polls its descriptors, which tell of new peers and of peers that have ended. */
+const POLLS_A_DESCRIPTOR_POLL = 64;
 const TIMER_TOKEN = 0xffff_ffff;
 
 interface Scheduled {
@@ -69,11 +69,11 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
   readonly #timer = TimerFd.create();
   readonly #watch: FdWatch;
   readonly #qps = new Map<number, Qp>();
-  /** QPs that have a link, or look for one. */
+  /** QPs that have a link, or are being connected. */
   readonly #linked = new Set<Qp>();
   /** QPs with something to do at the next occasion. */
   readonly #kicked = new WorkList<Qp>(marks.kicked);
-  /** QPs whose links stopped for the others' sake. No event tells of what they left. */
+  /** QPs whose links stopped to give others their turn. No event tells of what they left. */
   readonly #again = new Set<Qp>();
   readonly #scheduled = new Map<object, Scheduled>();
   /** No action is due before this; the timer is set for it. */
@@ -91,7 +91,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     this.regions = new RegionTable(() => this.revoked());
     this.poller.add(this.#timer.fd, pollEvents.in, TIMER_TOKEN);
     this.#wire = makeWire(this);
-    // Moves on whenever the thread has nothing else to do, without keeping the process alive.
+    // The event loop of Node drives the device when the program does not poll, without keeping the process alive.
     this.#watch = FdWatch.start(this.poller.fd, () => this.attend());
   }
 
@@ -167,21 +167,21 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
       this.#again.clear();
     }
     this.#runKicked();
-    if (this.#wire.needsEvents || ++this.#polls % POLLS_A_LOOK === 0) this.#look();
+    if (this.#wire.needsEvents || ++this.#polls % POLLS_A_DESCRIPTOR_POLL === 0) this.#pollDescriptors();
     if (this.#scheduled.size > 0) this.#runScheduled();
   }
 
   prepareSleep(): void {
     if (this.#isClosed || this.#isQuiet()) return;
-    // Something came in meanwhile: nobody must sleep on that.
+    // Something came in meanwhile, so the program must not sleep.
     this.progress();
     this.#comeBackUnlessQuiet();
   }
 
-  /** Something may have happened: looks at everything, and asks to be woken by the next. */
+  /** Polls everything, and asks to be woken by what comes next. */
   attend(): void {
     if (this.#isClosed) return;
-    this.#look();
+    this.#pollDescriptors();
     this.progress();
     for (let turn = 0; turn < 4 && !this.#isQuiet(); turn++) this.progress();
     this.#comeBackUnlessQuiet();
@@ -192,12 +192,12 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     return this.#wire.sleep() && this.#again.size === 0;
   }
 
-  /** Others get their turn; the timer sees to it that we get ours. */
+  /** Lets others have their turn, and wakes this device by its timer. */
   #comeBackUnlessQuiet(): void {
     if (!this.#isClosed && !this.#isQuiet()) this.schedule(this.#again, 1, () => {});
   }
 
-  #look(): void {
+  #pollDescriptors(): void {
     // An event's listener may have closed the device.
     if (this.#isClosed) return;
     const count = this.poller.wait(0);
@@ -252,7 +252,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     this.#runKicked();
   }
 
-  /** One thing at a time for each key. */
+  /** One action at a time for each key. */
   schedule(key: object, ns: number, action: () => void): void {
     const atNs = monotonicNs() + ns;
     this.#scheduled.set(key, { atNs, action });
@@ -264,7 +264,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
   }
 
   fatal(qp: Qp, reason: string): void {
-    // What its peer has mapped must be asked for again, and then is refused.
+    // Regions that its peer has mapped must be asked for again, and are refused then.
     this.revoked();
     this.#announce({ kind: 'qpFatal', qpNumber: qp.number, reason });
   }
@@ -289,7 +289,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     }
   }
 
-  /** Listeners look at memory, and close it. */
+  /** Listeners read memory, and may close it, so what was received must be in its place first. */
   #announce(event: DeviceEvent): void {
     this.#wire.settle();
     this.#listener(event);
@@ -299,7 +299,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     if (this.#isMoving) return;
     this.#isMoving = true;
     try {
-      // What is kicked meanwhile is done, too; a link that has more comes again at the next occasion.
+      // QPs that are kicked meanwhile are pumped as well; a link that has more is pumped at the next occasion.
       for (let qp = this.#kicked.shift(); qp !== undefined; qp = this.#kicked.shift()) this.#pump(qp);
       this.#wire.flush();
     } finally {
@@ -331,7 +331,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     if (nextNs !== Number.POSITIVE_INFINITY) this.#setTimer(nextNs);
   }
 
-  /** Only ever set for something earlier: what was unscheduled or put off costs a look at the clock, not a system call. */
+  /** The timer is set only for something earlier: an action that was unscheduled or put off costs reading the clock, not a system call. */
   #setTimer(atNs: number): void {
     if (this.#isClosed) return;
     this.#nextNs = atNs;

@@ -1,4 +1,4 @@
-// Faults on purpose, the same every time for a seed: for our tests and for users' own.
+// Fault plans: faults on purpose, the same every time for a seed, for tests.
 
 import { UsageError } from '../../errors.ts';
 import { SharedMemory } from '../../native/index.ts';
@@ -16,13 +16,13 @@ export interface FaultPlan {
   readonly delay?: { readonly rate: number; readonly maxMs: number };
   /** Frames after which the connection is cut. */
   readonly disconnect?: number;
-  /** The QP dies when this many requests have been posted on it. */
+  /** The QP fails when this many requests have been posted on it. */
   readonly qpDeathAt?: number;
   /** Receives in only one of so many turns. */
   readonly slowPeer?: { readonly oneTurnIn: number };
 }
 
-export type Fate =
+type Fate =
   | { readonly kind: 'send' }
   | { readonly kind: 'drop' }
   | { readonly kind: 'disconnect' }
@@ -48,7 +48,7 @@ export function isLossy(plan: FaultPlan | undefined): boolean {
   return plan !== undefined && (plan.drop ?? 0) + (plan.duplicate ?? 0) + (plan.corrupt ?? 0) > 0;
 }
 
-/** One link's share of a plan. */
+/** The faults of one link. */
 export class FaultSource {
   readonly #plan: FaultPlan;
   #state: number;

@@ -124,7 +124,7 @@ const plans: readonly (readonly [name: string, plan: Omit<FaultPlan, 'seed'>, is
 ];
 
 describe('fault plans', () => {
-  test('a plan that makes no sense is refused', () => {
+  test('an invalid plan is refused', () => {
     const wrong: readonly FaultPlan[] = [
       { seed: 0.5 },
       { seed: 1, drop: 1.5 },
@@ -159,7 +159,7 @@ describe('fault plans', () => {
       });
     }
 
-    test(`over ${wire}, a QP dies at the request that its plan says, the same every time`, async () => {
+    test(`over ${wire}, a QP fails at the request that its plan names, the same every time`, async () => {
       for (const deathAt of [1, 4, 10]) {
         for (let times = 0; times < 2; times++) {
           await using pair = openSoftPair(wire, { left: { seed: 1, qpDeathAt: deathAt } });

@@ -22,7 +22,7 @@ function frame(type: number, flags = 0, sequence = 0, bytes = 0): Uint32Array {
 }
 
 describe('frames', () => {
-  test('what no well-behaved peer sends is named', () => {
+  test('a header that is a protocol error is refused, with the reason', () => {
     const change = (words: Uint32Array, at: number, value: number): Uint32Array => words.with(at, value);
     const send = frame(frameTypes.send);
     assert.match(frameProblem(change(send, headerRow.magic, 1)) ?? '', /magic/);

@@ -73,7 +73,7 @@ const knownFlags: Readonly<Record<number, number>> = {
   [frameTypes.write]: frameFlags.hasImm | frameFlags.solicited,
 };
 
-/** Why these words are no header that a well-behaved peer sends, or undefined. Looks at nothing else than the words. */
+/** Why this header is a protocol error, or undefined. Checks only the words themselves. */
 export function frameProblem(words: Uint32Array): string | undefined {
   if (words[headerRow.magic] !== MAGIC) return 'a frame without the magic number';
   const type = frameType(words);
@@ -92,7 +92,7 @@ export function frameProblem(words: Uint32Array): string | undefined {
     const reason = words[headerRow.imm] & 0xff;
     if (reason < nakReasons.notReady || reason > nakReasons.operation) return `a nak for unknown reason ${reason}`;
   }
-  // Addresses are numbers in JavaScript: past 2^53 they would be somebody else's.
+  // Addresses are numbers in JavaScript: beyond 2^53 they would be rounded to another address.
   if (words[headerRow.remoteAddress + 1] > 0x1f_ffff) return 'an address of more than 53 bits';
   return undefined;
 }

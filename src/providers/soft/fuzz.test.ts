@@ -13,7 +13,7 @@ import {
   headerRow,
   MAX_MESSAGE_BYTES,
 } from './frame.ts';
-import { decodeHello, encodeHello, HELLO_BYTES } from './meeting.ts';
+import { decodeHello, encodeHello, HELLO_BYTES } from './rendezvous.ts';
 import { decodeMessage, encodeMessage, MESSAGE_BYTES } from './shm-message.ts';
 
 // MILLRACE_FUZZ_SEED repeats a run.

@@ -1,4 +1,4 @@
-// The receive that a message is arriving in, taken out of its queue: others may share that.
+// The receive that a message arrives in: taken out of its queue, which other QPs may share.
 
 import { access, completionOpcodes, completionStatuses, receiveRow, sgeRow } from '../../verbs/index.ts';
 import type { SoftCq } from './completion-queue.ts';
@@ -53,7 +53,7 @@ export class HeldReceive {
     return resolveSges(regions, pd, this.#row, receiveRow.sge, sges, access.localWrite, into);
   }
 
-  /** It leaves as a completion. `sourceQp` is of a datagram's sender. */
+  /** Pushes its completion. `sourceQp` is that of a datagram's sender. */
   complete(
     status: number,
     opcode: number,
@@ -75,13 +75,13 @@ export class HeldReceive {
     this.complete(status, completionOpcodes.receive, 0, 0, false, true);
   }
 
-  /** Everything that was posted and not used, in order. What is shared stays with the others. */
+  /** Flushes everything that was posted and not used, in order. Receives of a shared queue stay there. */
   flush(isShared: boolean): void {
     if (this.#isHeld) this.fail(completionStatuses.WR_FLUSH_ERR);
     while (!isShared && this.take()) this.fail(completionStatuses.WR_FLUSH_ERR);
   }
 
-  /** As new: nothing is completed. */
+  /** Drops everything without completions. */
   reset(isShared: boolean): void {
     this.#isHeld = false;
     if (!isShared) this.#queue.clear();

@@ -1,4 +1,4 @@
-// A peer that means harm, live: it loses its QP, and nobody else notices.
+// A hostile peer in a live connection loses its QP, and no other connection is disturbed.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -8,8 +8,8 @@ import { modifyToRts } from '../../../test/conformance/connect.ts';
 import { Rig } from '../../../test/conformance/rig.ts';
 import { reap, turn, until } from '../../../test/conformance/wait.ts';
 import type { Qp } from '../index.ts';
-import { dialShm, dialTcp, helloTo, IMPOSTOR, oddDescriptors, ShmImpostor, talkTcp } from './fixtures/impostor.ts';
 import { generator, type Known, mutate, validFrame } from './fixtures/mutation.ts';
+import { dialShm, dialTcp, helloTo, oddDescriptors, RAW_PEER, RawShmPeer, talkTcp } from './fixtures/raw-peer.ts';
 import { linkedWires, openSoftPair, type Wire } from './fixtures/soft-pair.ts';
 import { beginFrame, frameTypes, HEADER_BYTES, HEADER_WORDS, headerRow } from './frame.ts';
 import { encodeMessage } from './shm-message.ts';
@@ -18,10 +18,10 @@ const bounded = { timeout: 30_000 };
 // MILLRACE_FUZZ_SEED repeats a run.
 const seed = Number(process.env.MILLRACE_FUZZ_SEED ?? Date.now() % 1_000_000_000);
 
-/** A QP of the right end that waits for the impostor. */
+/** A QP of the right end that waits for the rawPeer. */
 function victimOf(rig: Rig): Qp {
   const qp = rig.right.createQp();
-  const { gid, lid, qpNumber } = IMPOSTOR;
+  const { gid, lid, qpNumber } = RAW_PEER;
   const attributes = { path: { gid, lid }, timeout: 20, maxDestRdAtomic: 4 };
   modifyToRts(qp, 'RTS', 100, { device: rig.right.device, qpNumber, psn: 100 }, { attributes });
   rig.right.receive(1, 0, 64, qp);
@@ -61,7 +61,7 @@ function attacks(known: Known): readonly Attack[] {
     const bytes = new Uint8Array(256);
     const length = validFrame(bytes, known, 0, random);
     mutate(bytes, length, random);
-    // Followed by nonsense, so that it ends badly whatever came of it.
+    // Invalid bytes follow, so that the connection ends with an error in any case.
     return Buffer.concat([bytes.subarray(0, length), Buffer.alloc(256, 0xee)]);
   });
   // Each alone is a request like any other; so many without reading an answer are not.
@@ -106,52 +106,60 @@ function knownOf({ right }: Rig): Known {
 
 describe(`a hostile peer (seed ${seed})`, () => {
   for (const wire of linkedWires) {
-    test(`over ${wire}, whoever says no proper hello gets no QP, and nobody else notices`, bounded, async () => {
-      await using pair = openSoftPair(wire);
-      using rig = Rig.build(pair);
-      const victim = victimOf(rig);
-      await bystandersGoOn(rig);
-      const before = readdirSync('/proc/self/fd').length;
-      await sayNonsense(wire, rig, pair.runtimeDir, victim);
-      await bystandersGoOn(rig);
-      assert.equal(victim.state, 'RTS');
-      await until('the device to hang up on them', () => readdirSync('/proc/self/fd').length <= before + 1);
-    });
+    test(
+      `over ${wire}, a peer that sends no valid hello gets no QP, and no other connection is disturbed`,
+      bounded,
+      async () => {
+        await using pair = openSoftPair(wire);
+        using rig = Rig.build(pair);
+        const tested = victimOf(rig);
+        await bystandersGoOn(rig);
+        const before = readdirSync('/proc/self/fd').length;
+        await sayNonsense(wire, rig, pair.runtimeDir, tested);
+        await bystandersGoOn(rig);
+        assert.equal(tested.state, 'RTS');
+        await until('the device to hang up on them', () => readdirSync('/proc/self/fd').length <= before + 1);
+      },
+    );
 
-    test(`over ${wire}, a peer that sends garbage loses its QP and harms nobody else`, bounded, async () => {
-      await using pair = openSoftPair(wire);
-      using rig = Rig.build(pair);
-      await bystandersGoOn(rig);
-      rig.right.mr.bytes.fill(0);
-      for (const [index, attack] of attacks(knownOf(rig)).entries()) {
-        const victim = victimOf(rig);
-        const isOver = (): boolean => victim.state === 'ERR';
-        await attackWith(wire, rig, pair.runtimeDir, victim, attack.bytes, async () => {
-          if (attack.isFatal) await until(`attack ${index} to end the QP`, isOver);
-          else for (let turns = 0; turns < 20; turns++) await turn();
-        });
-        await until(`the end of attack ${index} to end the QP`, isOver);
-        victim.close();
-        reap(rig.right.receiveCq);
-        reap(rig.right.sendCq);
-      }
-      await bystandersGoOn(rig);
-    });
+    test(
+      `over ${wire}, a peer that sends garbage loses its QP, and no other connection is disturbed`,
+      bounded,
+      async () => {
+        await using pair = openSoftPair(wire);
+        using rig = Rig.build(pair);
+        await bystandersGoOn(rig);
+        rig.right.mr.bytes.fill(0);
+        for (const [index, attack] of attacks(knownOf(rig)).entries()) {
+          const tested = victimOf(rig);
+          const isOver = (): boolean => tested.state === 'ERR';
+          await attackWith(wire, rig, pair.runtimeDir, tested, attack.bytes, async () => {
+            if (attack.isFatal) await until(`attack ${index} to end the QP`, isOver);
+            else for (let turns = 0; turns < 20; turns++) await turn();
+          });
+          await until(`the end of attack ${index} to end the QP`, isOver);
+          tested.close();
+          reap(rig.right.receiveCq);
+          reap(rig.right.sendCq);
+        }
+        await bystandersGoOn(rig);
+      },
+    );
   }
 
-  test('over shm, a peer that writes nonsense into the indexes of the rings loses its QP', bounded, async () => {
+  test('over shm, a peer that stores invalid indexes in the rings loses its QP', bounded, async () => {
     await using pair = openSoftPair('shm');
     using rig = Rig.build(pair);
     await bystandersGoOn(rig);
     for (const value of [-1, 1, 0x7fff_ffff, -0x8000_0000, 65_537, 12_345_678]) {
-      const victim = victimOf(rig);
-      using impostor = new ShmImpostor(rig.right.device, pair.runtimeDir, victim.number);
-      await until('the victim to answer', () => impostor.isAccepted);
-      impostor.scribble(value);
-      rig.right.post((batch) => batch.send(1).sge(...rig.right.at(0, 64)), victim);
-      impostor.scribble(value);
-      await until(`${value} to end the QP`, () => victim.state === 'ERR');
-      victim.close();
+      const tested = victimOf(rig);
+      using rawPeer = new RawShmPeer(rig.right.device, pair.runtimeDir, tested.number);
+      await until('the tested QP to answer', () => rawPeer.isAccepted);
+      rawPeer.scribble(value);
+      rig.right.post((batch) => batch.send(1).sge(...rig.right.at(0, 64)), tested);
+      rawPeer.scribble(value);
+      await until(`${value} to end the QP`, () => tested.state === 'ERR');
+      tested.close();
       reap(rig.right.receiveCq);
       reap(rig.right.sendCq);
     }
@@ -159,7 +167,7 @@ describe(`a hostile peer (seed ${seed})`, () => {
   });
 
   test(
-    'over shm, nonsense on the socket beside the rings ends the QP; unasked descriptors are closed',
+    'over shm, an invalid message on the socket beside the rings ends the QP; unasked descriptors are closed',
     bounded,
     async () => {
       await using pair = openSoftPair('shm');
@@ -173,20 +181,20 @@ describe(`a hostile peer (seed ${seed})`, () => {
         encodeMessage(grant),
         encodeMessage({ kind: 'ask', rkey: 3 }),
       ]) {
-        const victim = victimOf(rig);
+        const tested = victimOf(rig);
         {
-          using impostor = new ShmImpostor(rig.right.device, pair.runtimeDir, victim.number);
-          await until('the victim to answer', () => impostor.isAccepted);
+          using rawPeer = new RawShmPeer(rig.right.device, pair.runtimeDir, tested.number);
+          await until('the tested QP to answer', () => rawPeer.isAccepted);
           const fds = oddDescriptors();
-          impostor.socket.sendFds(
+          rawPeer.socket.sendFds(
             message,
             fds.map(({ fd }) => fd),
           );
           for (const fd of fds) fd.close();
           for (let turns = 0; turns < 20; turns++) await turn();
         }
-        await until('the QP to end', () => victim.state === 'ERR');
-        victim.close();
+        await until('the QP to end', () => tested.state === 'ERR');
+        tested.close();
         reap(rig.right.receiveCq);
         reap(rig.right.sendCq);
       }
@@ -196,9 +204,9 @@ describe(`a hostile peer (seed ${seed})`, () => {
   );
 });
 
-async function sayNonsense(wire: Wire, { right }: Rig, runtimeDir: string, victim: Qp): Promise<void> {
-  const hello = helloTo(victim.number);
-  const strange = helloTo(victim.number);
+async function sayNonsense(wire: Wire, { right }: Rig, runtimeDir: string, tested: Qp): Promise<void> {
+  const hello = helloTo(tested.number);
+  const strange = helloTo(tested.number);
   // The right QP, the wrong caller.
   strange[12] = 9;
   const openings = [
@@ -240,18 +248,18 @@ async function attackWith(
   wire: Wire,
   { right }: Rig,
   runtimeDir: string,
-  victim: Qp,
+  tested: Qp,
   bytes: Uint8Array,
   observe: () => Promise<void>,
 ): Promise<void> {
   if (wire === 'tcp') {
-    const socket = await talkTcp(right.device, victim.number, bytes);
+    const socket = await talkTcp(right.device, tested.number, bytes);
     await observe();
     socket.destroy();
     return;
   }
-  using impostor = new ShmImpostor(right.device, runtimeDir, victim.number);
-  await until('the victim to answer', () => impostor.isAccepted);
-  impostor.write(bytes.subarray(0, 65_536));
+  using rawPeer = new RawShmPeer(right.device, runtimeDir, tested.number);
+  await until('the tested QP to answer', () => rawPeer.isAccepted);
+  rawPeer.write(bytes.subarray(0, 65_536));
   await observe();
 }

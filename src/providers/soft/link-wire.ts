@@ -10,7 +10,7 @@ export abstract class LinkWire implements Wire<LinkedQp> {
   abstract readonly gid: Gid;
   abstract readonly lid: number;
   abstract readonly needsEvents: boolean;
-  /** Nothing is cut into packets, so any will do. */
+  /** Messages are not cut into packets, so any path MTU fits. */
   readonly mtu: Mtu = 4096;
   readonly hasLinks = true;
 

@@ -25,7 +25,7 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
   #link: Link | undefined;
   #direct: DirectAccess | undefined;
   #isLossy = false;
-  /** It is in error because it refused a request, and says so to its peer. */
+  /** It is in error because it refused a request, and tells its peer. */
   #hasRefused = false;
   /** It has answers that will not go out any more. */
   #mustTell = false;
@@ -59,7 +59,7 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
   }
 
   /** Whether requests wait for a link. */
-  get isWanting(): boolean {
+  get needsLink(): boolean {
     return this.#link === undefined && this.requester.count > 0;
   }
 
@@ -67,7 +67,7 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
     return this.#link?.pump(nowNs) ?? false;
   }
 
-  /** The peer was found. */
+  /** The peer is connected. */
   attach(link: Link, isLossy: boolean, direct: DirectAccess | undefined): void {
     this.#link = link;
     this.#isLossy = isLossy;
@@ -129,7 +129,7 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
   }
 
   protected override onFailed(): void {
-    // Refusals still go out; whoever waits for anything else learns from the end of the link.
+    // Refusals still go out; a peer that waits for another answer learns from the end of the link.
     if (this.#mustTell) this.disconnect();
     else this.#owner.kick(this);
   }

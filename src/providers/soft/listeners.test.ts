@@ -32,7 +32,7 @@ describe('a listener of device events', () => {
     assert.ok(device.isClosed && qp.isClosed);
   });
 
-  test('that throws is an exception nobody caught, and the device goes on', async () => {
+  test('that throws causes an uncaught exception, and the device goes on', async () => {
     const code = `import { openSoftDevice, SendBatch, CompletionBatch } from '${new URL('../index.ts', import.meta.url).href}';
       process.on('uncaughtException', (error) => console.log('uncaught', error.message));
       const device = openSoftDevice({ wire: 'tcp', faults: { seed: 1, qpDeathAt: 1 } });

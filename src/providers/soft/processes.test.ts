@@ -1,4 +1,4 @@
-// What several processes do together: atomics, idling, and leaving without a word.
+// Several processes: atomics, idling, and ending without closing anything.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -57,7 +57,7 @@ describe('several processes', () => {
     });
   }
 
-  test('a program that forgets to close its device ends all the same, and the next one sweeps after it', async () => {
+  test('a program that does not close its device ends all the same, and the next one removes its socket', async () => {
     await using pair = openSoftPair('shm');
     const { runtimeDir } = pair;
     const files = readdirSync(runtimeDir);

@@ -1,4 +1,4 @@
-// What all soft queue pairs have in common: the states they are in, their queues, and how they end.
+// What all soft queue pairs have in common: the QP state machine, their queues, and how they fail.
 
 import { UnsupportedError } from '../../errors.ts';
 import {
@@ -18,13 +18,13 @@ import type { RegionTable } from './region.ts';
 import { ackTimeoutNs, type RequesterSettings, type RetrySettings } from './retries.ts';
 import { type Marked, marks } from './work-list.ts';
 
-/** The device, as its QPs see it. */
+/** What a QP needs of its device. */
 export interface QpOwner<Qp extends SoftQp> {
   readonly regions: RegionTable;
   readonly faults: FaultPlan | undefined;
-  /** Starts looking for the peer. */
+  /** Starts to connect the QP to its peer. */
   establish(qp: Qp): void;
-  /** Lets go of the QP's link and of the search for one. */
+  /** Gives up the QP's link, or connecting one. */
   abandon(qp: Qp): void;
   /** The QP has something to send. */
   kick(qp: Qp): void;
@@ -36,13 +36,13 @@ export interface QpOwner<Qp extends SoftQp> {
   remove(qp: Qp): void;
 }
 
-/** Where the peer's QP is: what `path` and `destQpNumber` said. */
-export interface PeerName {
+/** The peer's QP, from the attributes `path` and `destQpNumber`. */
+export interface PeerAddress {
   readonly path: PathTo;
   readonly qpNumber: number;
 }
 
-/** The sending half: keeps posted requests until somebody has answered for them. */
+/** The sending half: keeps posted requests until the peer has answered them. */
 export interface SendHalf {
   /** Requests that are not completed, and how many of them were never sent. */
   readonly count: number;
@@ -53,7 +53,7 @@ export interface SendHalf {
   adjust(settings: Partial<RetrySettings>): void;
   /** Everything left is completed as flushed, in order. */
   flush(): void;
-  /** As new: nothing is completed. */
+  /** Drops everything without completions. */
   reset(): void;
   close(): void;
 }
@@ -76,11 +76,11 @@ export abstract class SoftQp implements ProviderQp, Marked {
   protected abstract readonly responder: ReceiveHalf;
   readonly #owner: QpOwner<this>;
   readonly #isShared: boolean;
-  /** How long to look for the peer, from the first request on: what the retries would take. 0 is for ever. */
-  patienceNs = 0;
+  /** How long connecting may take from the first request on: as long as the retries would. 0 is for ever. */
+  connectTimeoutNs = 0;
   #state: QpState = 'RESET';
   #access = 0;
-  #peer: PeerName | undefined;
+  #peer: PeerAddress | undefined;
   #posted = 0;
 
   protected constructor(owner: QpOwner<never>, number: number, pd: object, spec: QpSpec) {
@@ -94,11 +94,11 @@ export abstract class SoftQp implements ProviderQp, Marked {
 
   /** Whether the peer can be reached by now. */
   abstract readonly isConnected: boolean;
-  /** Whether a pump is worth trying; looks at memory only. */
+  /** Whether a pump is worth trying; loads memory only. */
   abstract readonly mayReceive: boolean;
   /** When a fault plan holds something back, until when. 0: not at all. */
   abstract readonly heldUntilNs: number;
-  /** Does what is due. True when it stopped for the others' sake and has more to do. */
+  /** Does what is due. True when it stopped to give other QPs their turn and has more to do. */
   abstract pump(nowNs: number): boolean;
   /** It is about to be in error: what is left is flushed next. */
   protected abstract onFailing(): void;
@@ -127,12 +127,12 @@ export abstract class SoftQp implements ProviderQp, Marked {
     return this.#state === 'RTR' || this.#state === 'RTS' || this.#state === 'SQD';
   }
 
-  get peerName(): PeerName | undefined {
+  get peerAddress(): PeerAddress | undefined {
     return this.#peer;
   }
 
   get peer(): string {
-    if (this.#peer === undefined) return 'nobody';
+    if (this.#peer === undefined) return 'none';
     const { path, qpNumber } = this.#peer;
     return `QP ${qpNumber} at ${path.gid}${path.lid === undefined ? '' : ` port ${path.lid}`}`;
   }
@@ -161,7 +161,7 @@ export abstract class SoftQp implements ProviderQp, Marked {
     else this.#owner.kick(this);
   }
 
-  /** Before anything has changed. */
+  /** Checks the attributes, before anything has changed. */
   protected checkAttributes(_attributes: QpAttributes): void {}
 
   #toRtr({ path, destQpNumber, rqPsn = 0, maxDestRdAtomic = 1, minRnrTimer = 0 }: QpAttributes): void {
@@ -170,7 +170,7 @@ export abstract class SoftQp implements ProviderQp, Marked {
   }
 
   #toRts({ sqPsn = 0, maxRdAtomic = 1, retryCount = 7, rnrRetry = 7, timeout = 14 }: QpAttributes): void {
-    this.patienceNs = timeout === 0 ? 0 : (retryCount + 1) * ackTimeoutNs(timeout);
+    this.connectTimeoutNs = timeout === 0 ? 0 : (retryCount + 1) * ackTimeoutNs(timeout);
     this.requester.start({ sqPsn, maxRdAtomic, retryCount, rnrRetry, timeout });
   }
 
@@ -204,7 +204,7 @@ export abstract class SoftQp implements ProviderQp, Marked {
     return taken;
   }
 
-  /** Everything ends: the QP is in error, and what is outstanding is flushed. */
+  /** Brings the QP to ERR, and flushes what is outstanding. */
   fail(reason: string): void {
     if (this.#state === 'ERR' || this.#state === 'RESET') return;
     this.#state = 'ERR';

@@ -1,4 +1,4 @@
-// Memory regions of a device and their keys: who may touch what.
+// Memory regions of a device and their keys: which access each key gives to which peer.
 
 import { randomInt } from 'node:crypto';
 import { UsageError } from '../../errors.ts';
@@ -6,7 +6,7 @@ import type { SharedMemory } from '../../native/index.ts';
 import { type MrSpec, type ProviderMr, type ProviderQp, read64, sgeRow } from '../../verbs/index.ts';
 import type { Pieces } from './pieces.ts';
 
-/** A remote key: what it opens, to whom. */
+/** A remote key: which region it opens, and to which QP. */
 interface Grant {
   readonly region: Region;
   readonly access: number;
@@ -102,7 +102,7 @@ export class RegionTable {
     return region !== undefined && region.pd === pd && !region.memory.isClosed ? region : undefined;
   }
 
-  /** The region that an address is in, whatever its key. Looks at all of them: for data that needs no key. */
+  /** The region that an address is in, whatever its key: for inline data, which needs no key. Checks all regions. */
   containing(address: number, pd: object): Region | undefined {
     for (const region of this.#byLkey.values()) {
       if (region.locate(address, 1) >= 0) return this.local(region.lkey, pd);
@@ -130,7 +130,7 @@ export class RegionTable {
   }
 
   revoke(region: Region, rkey: number): void {
-    if (this.#byRkey.get(rkey)?.region !== region) throw new UsageError('revoke an rkey: it is none of this region');
+    if (this.#byRkey.get(rkey)?.region !== region) throw new UsageError('revoke an rkey: it is not of this region');
     this.#byRkey.delete(rkey);
     this.#onRevoked();
   }
@@ -143,7 +143,7 @@ export class RegionTable {
   }
 }
 
-/** Drawn by a generator that cannot be predicted: a key is a secret between two peers. */
+/** From a generator that cannot be predicted: a key is a secret between two peers. */
 function unusedKey(used: ReadonlyMap<number, unknown>): number {
   for (;;) {
     const key = randomInt(1, 0xffff_ffff);

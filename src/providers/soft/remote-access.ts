@@ -1,9 +1,9 @@
-// What a peer asks for in our memory: whether it may, and atomics, each carried out once.
+// Checks a peer's access to local memory, and carries out its atomics, each once.
 
 import { compareSwap64, fetchAdd64, high64, low64, type SharedMemory } from '../../native/index.ts';
 import type { Region, RegionTable } from './region.ts';
 
-/** Whose memory it is, and what its QP allows. */
+/** The regions that a peer may reach, and what its QP allows. */
 export interface Reached {
   readonly number: number;
   readonly pd: object;
@@ -11,7 +11,7 @@ export interface Reached {
   readonly access: number;
 }
 
-/** Whether a peer may reach a range; nothing at all may be reached anywhere, as on other devices. */
+/** Whether a peer may reach a range. A range of zero bytes may be anywhere, as on other devices. */
 export function mayReach(qp: Reached, rkey: number, address: number, bytes: number, needed: number): boolean {
   if ((qp.access & needed) !== needed) return false;
   if (bytes === 0) return true;
@@ -27,12 +27,12 @@ export interface AtomicResult {
   readonly high: number;
 }
 
-/** Carries atomics out, and remembers what they found: one that is asked for again must not be carried out again. */
+/** Carries atomics out, and keeps their results: an atomic that is retransmitted must not be carried out again. */
 export class AtomicUnit {
   readonly #results = new Map<number, AtomicResult>();
   #capacity = 2;
 
-  /** As many as the peer may have under way can be asked for again; older ones cannot. */
+  /** A peer retransmits at most as many as it may have under way; older results are dropped. */
   start(maxUnderWay: number): void {
     this.#capacity = 2 * Math.max(1, maxUnderWay);
     this.#results.clear();
@@ -66,7 +66,7 @@ export class AtomicUnit {
 
   #keep(sequence: number): AtomicResult {
     const result = { low: low64(), high: high64() };
-    // A number that has gone round: as the newest, not in its old place.
+    // A number that has wrapped is inserted as the newest, not in its old place.
     this.#results.delete(sequence);
     this.#results.set(sequence, result);
     if (this.#results.size > this.#capacity) {

@@ -3,7 +3,7 @@
 import { sendFlags, sendOpcodes, sendRow } from '../../verbs/index.ts';
 import { beginFrame, frameFlags, frameTypes, headerRow } from './frame.ts';
 
-/** By opcode. */
+/** Frame types by opcode. */
 const frameTypeOf = [
   frameTypes.send,
   frameTypes.send,
@@ -27,7 +27,7 @@ export function fillRequest(
   const isSolicited =
     (words[row + sendRow.flags] & sendFlags.solicited) !== 0 && (hasImm || opcode === sendOpcodes.send);
   const bits = (hasImm ? frameFlags.hasImm : 0) | (isSolicited ? frameFlags.solicited : 0);
-  // What a read or an atomic brings comes with the answer.
+  // The data of a read or an atomic comes with the answer.
   beginFrame(header, frameTypeOf[opcode], bits, sequence, opcode >= sendOpcodes.read ? 0 : bytes);
   if (hasImm) header[headerRow.imm] = words[row + sendRow.imm];
   if (opcode < sendOpcodes.write) return;

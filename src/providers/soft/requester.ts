@@ -1,14 +1,14 @@
-// The sending half of a QP: keeps posted requests until the peer has answered for them, and sends again from where the
-// peer says it must (go-back-N).
+// The sending half of a QP: keeps posted requests until the peer has answered them, and retransmits from the request
+// that the peer names (go-back-N).
 
 import { access, completionStatuses, type SendBatch, sendFlags, sendOpcodes, sendRow } from '../../verbs/index.ts';
 import type { SoftCq } from './completion-queue.ts';
 import { MAX_MESSAGE_BYTES, nakReasons } from './frame.ts';
-import { Outcomes } from './outcomes.ts';
-import { Pieces, storeHalves } from './pieces.ts';
+import { Pieces } from './pieces.ts';
 import { type RegionTable, resolveSges } from './region.ts';
 import { fillRequest } from './request-frame.ts';
 import { type RequesterSettings, Retries, type RetrySettings, rnrTimerNs } from './retries.ts';
+import { SendCompletions } from './send-completions.ts';
 import { SendQueue, type SendQueueSpec } from './send-queue.ts';
 import { addSequence, sequenceDistance } from './sequence.ts';
 
@@ -20,7 +20,7 @@ export interface RequesterOwner {
   /** Requests may go out now. */
   readonly isSending: boolean;
   readonly isLossy: boolean;
-  /** Everything ends: the QP is in error, and what is outstanding is flushed. */
+  /** Brings the QP to ERR, and flushes what is outstanding. */
   fail(reason: string): void;
   /** Calls `retry` after some time. One at a time. */
   wait(ns: number, retry: () => void): void;
@@ -34,7 +34,7 @@ export interface RequesterOwner {
 export class Requester {
   readonly #owner: RequesterOwner;
   readonly #queue: SendQueue;
-  readonly #outcomes: Outcomes;
+  readonly #completions: SendCompletions;
   readonly #retries = new Retries();
   readonly #pieces = new Pieces();
   #maxRdAtomic = 1;
@@ -49,7 +49,7 @@ export class Requester {
   constructor(owner: RequesterOwner, cq: SoftCq, spec: SendQueueSpec & { readonly signalAll: boolean }) {
     this.#owner = owner;
     this.#queue = new SendQueue(owner, spec);
-    this.#outcomes = new Outcomes(owner, cq, this.#queue, spec.signalAll);
+    this.#completions = new SendCompletions(owner, cq, this.#queue, spec.signalAll);
   }
 
   start(settings: RequesterSettings): void {
@@ -83,7 +83,7 @@ export class Requester {
     return count;
   }
 
-  /** A request that can be carried out at once in the peer's memory needs no place in the queue. */
+  /** Carries a request out in the peer's memory at once, if that is mapped: it needs no place in the queue. */
   #tryDirect(words: Uint32Array, row: number): boolean {
     const opcode = words[row + sendRow.opcode];
     const flags = words[row + sendRow.flags];
@@ -99,10 +99,10 @@ export class Requester {
     if (!resolveSges(regions, pd, words, row + sendRow.sge, sges, isRead ? access.localWrite : 0, pieces)) return false;
     const bytes = pieces.totalBytes;
     if (bytes > MAX_MESSAGE_BYTES || (opcode >= sendOpcodes.fetchAdd && bytes !== 8)) return false;
-    // Inline says "taken at once", which this is; but one that is wrong is refused where it is stored.
+    // Inline data is copied when it is posted, as it is here; but a wrong inline request is refused where it is stored.
     if ((flags & sendFlags.inline) !== 0 && (isRead || bytes > this.#queue.maxInlineBytes)) return false;
     if (!this.#owner.direct(words, row, pieces)) return false;
-    this.#outcomes.done(words, row, completionStatuses.SUCCESS, bytes);
+    this.#completions.done(words, row, completionStatuses.SUCCESS, bytes);
     return true;
   }
 
@@ -120,14 +120,14 @@ export class Requester {
       if (isRead && this.#readsUnderWay >= Math.max(1, this.#maxRdAtomic)) return false;
       const problem = queue.problemOf(entry, this.#maxRdAtomic, payload);
       if (problem !== completionStatuses.SUCCESS) {
-        // Errors come in order, too: those before it are answered first.
+        // Errors complete in order as well: requests before it are answered first.
         if (this.#sent > 0) return false;
         this.#failFirst(problem);
         return false;
       }
       if (opcode !== sendOpcodes.send && opcode !== sendOpcodes.sendWithImm && opcode !== sendOpcodes.writeWithImm) {
-        // Directly in the peer's memory, once all before it are done: worth waiting for, or a queue that is never empty
-        // would never get there.
+        // It is carried out in the peer's memory once all requests before it are done. That is worth waiting for:
+        // otherwise a queue that is never empty would send everything as frames.
         if (this.#sent > 0 && this.#owner.isMapped(words[row + sendRow.rkey])) return false;
         if (this.#sent === 0 && this.#owner.direct(words, row, payload)) {
           this.#completeFirst(completionStatuses.SUCCESS, false);
@@ -147,7 +147,7 @@ export class Requester {
     return false;
   }
 
-  /** The peer has carried out everything up to this number. Says what is wrong with that, if anything. */
+  /** The peer has carried out everything up to this number. Returns the protocol error, if it is one. */
   onAck(sequence: number): string | undefined {
     const distance = sequenceDistance(sequence, this.#firstSequence);
     if (distance < 0) return undefined;
@@ -155,7 +155,7 @@ export class Requester {
     return this.#completeThrough(distance + 1);
   }
 
-  /** Where frames come twice or late, an answer may be to what is about to be sent again. It is answered again, too. */
+  /** Where frames come twice or late, an answer may be to a request that is about to be retransmitted, which is then answered again. */
   #strange(problem: string): string | undefined {
     return this.#owner.isLossy ? undefined : problem;
   }
@@ -176,7 +176,7 @@ export class Requester {
     return undefined;
   }
 
-  /** Where the answer to a read goes. False when it is not wanted: it came before, or is no answer to anything. */
+  /** Fills in where the answer to a read goes. False when it came before, or answers no request. */
   onReadResponse(sequence: number, payloadBytes: number, into: Pieces): boolean {
     const entry = this.#answered(sequence, sendOpcodes.read, sendOpcodes.read);
     if (entry < 0) return false;
@@ -194,7 +194,7 @@ export class Requester {
     if (this.#answered(sequence, sendOpcodes.read, sendOpcodes.read) >= 0) this.#answerFirst();
   }
 
-  /** The answer to a read did not arrive whole: ask again. */
+  /** The answer to a read is corrupt: the read is sent again. */
   onCorruptAnswer(): void {
     if (this.#sent > 0) this.#retryNow();
   }
@@ -202,12 +202,10 @@ export class Requester {
   onAtomicResponse(sequence: number, low: number, high: number): void {
     const entry = this.#answered(sequence, sendOpcodes.fetchAdd, sendOpcodes.compareSwap);
     if (entry < 0) return;
-    this.#pieces.clear();
-    if (!this.#queue.resolve(entry, access.localWrite, this.#pieces)) {
+    if (!this.#queue.storeAtomicResult(entry, low, high, this.#pieces)) {
       this.#failFirst(completionStatuses.LOC_PROT_ERR);
       return;
     }
-    storeHalves(this.#pieces, low, high);
     this.#answerFirst();
   }
 
@@ -224,14 +222,14 @@ export class Requester {
     const distance = sequenceDistance(sequence, this.#firstSequence);
     if (distance < 0 || distance >= this.#sent) return -1;
     if (distance > 0 && this.#completeThrough(distance) !== undefined) return -1;
-    // What came before may have been missing an answer, and everything is sent again.
+    // An answer before it may be missing; then everything is retransmitted.
     if (sequenceDistance(sequence, this.#firstSequence) !== 0 || this.#sent === 0) return -1;
     const entry = this.#queue.entryAt(0);
     const opcode = this.#queue.opcodeOf(entry);
     return opcode >= fromOpcode && opcode <= toOpcode ? entry : -1;
   }
 
-  /** The peer refused a request. Says what is wrong with that, if anything. */
+  /** The peer refused a request. Returns the protocol error, if it is one. */
   onNak(sequence: number, reason: number, timerCode: number): string | undefined {
     const distance = sequenceDistance(sequence, this.#firstSequence);
     if (distance < 0 || this.#queue.count === 0) return undefined;
@@ -284,7 +282,7 @@ export class Requester {
     if (this.#sent > 0) this.#owner.wait(4096 * 2 ** this.#timeout, () => this.#retryNow());
   }
 
-  /** Sends again from the oldest on. */
+  /** Retransmits from the oldest request on. */
   #rewind(): void {
     this.#sent = 0;
     this.#readsUnderWay = 0;
@@ -307,17 +305,17 @@ export class Requester {
       if (this.#queue.opcodeOf(this.#queue.entryAt(0)) >= sendOpcodes.read) this.#readsUnderWay--;
       this.#firstSequence = addSequence(this.#firstSequence, 1);
     }
-    this.#outcomes.doneFirst(status);
+    this.#completions.doneFirst(status);
   }
 
-  /** Everything left, in order. */
+  /** Flushes all requests, in order. */
   flush(): void {
     this.#owner.cancelWait();
     this.#isWaiting = false;
     while (this.#queue.count > 0) this.#completeFirst(completionStatuses.WR_FLUSH_ERR, this.#sent > 0);
   }
 
-  /** As new: nothing is completed. */
+  /** Drops everything without completions. */
   reset(): void {
     this.#owner.cancelWait();
     this.#isWaiting = false;

@@ -12,7 +12,7 @@ import { addSequence, sequenceDistance } from './sequence.ts';
 
 export type ResponderOwner = HeldReceiveOwner & Reached;
 
-/** Something to send back. */
+/** An answer to be sent. */
 interface Answer {
   readonly type: number;
   readonly sequence: number;
@@ -23,7 +23,7 @@ interface Answer {
   readonly region?: Region;
   readonly address?: number;
   readonly bytes?: number;
-  /** Given before, and not counted among the reads under way. */
+  /** It was given before, and does not count among the reads under way. */
   readonly isRepeated?: boolean;
 }
 
@@ -47,7 +47,7 @@ export class Responder {
   #readAnswers = 0;
   readonly #atomics = new AtomicUnit();
   #isAckDue = false;
-  /** A nak is out: everything is dropped until what was asked for comes. */
+  /** A NAK is out: everything is dropped until the request that it asked for comes. */
   #isNakOut = false;
 
   constructor(owner: ResponderOwner, cq: SoftCq, queue: ReceiveQueue) {
@@ -70,7 +70,7 @@ export class Responder {
     return this.#isAckDue || this.#answers.length > 0;
   }
 
-  /** A request has come. Says where its payload goes, or false when it is not to be carried out. */
+  /** A request has come. Fills in where its payload goes, or returns false when it is not to be carried out. */
   onHeader(header: Uint32Array, into: Pieces): boolean {
     const distance = sequenceDistance(header[headerRow.sequence], this.#expected);
     if (distance !== 0) {
@@ -112,11 +112,11 @@ export class Responder {
 
   #onUnexpected(header: Uint32Array, distance: number): void {
     if (distance > 0) {
-      // Something is missing. Asked for once; what is under way meanwhile comes again.
+      // Requests are missing. They are asked for once; what is under way meanwhile is retransmitted.
       if (!this.#isNakOut) this.#nak(nakReasons.sequence);
       return;
     }
-    // It was carried out already, and its answer was lost. A peer that does not take its answers gets no more.
+    // It was carried out already, and its answer was lost. A peer that does not read its answers gets no more of them.
     const type = frameType(header);
     if (this.#answers.length >= MAX_ANSWERS) return;
     if (type === frameTypes.send || type === frameTypes.write) {
@@ -136,7 +136,7 @@ export class Responder {
       this.#failReceive(completionStatuses.LOC_LEN_ERR, nakReasons.invalid, 'a message was longer than its receive');
       return false;
     }
-    // Only as much as the message needs is looked at; the rest of the receive stays untouched.
+    // Only as much memory as the message needs is resolved; the rest of the receive stays unchecked.
     if (this.#receive.resolve(into)) return true;
     this.#failReceive(completionStatuses.LOC_PROT_ERR, nakReasons.operation, 'a receive named memory it may not use');
     return false;
@@ -155,7 +155,7 @@ export class Responder {
     return regionOf(this.#owner, header[headerRow.rkey], needed);
   }
 
-  /** Whether the peer may do what it asks for; if not, it has been told so. */
+  /** Whether the peer may do what it asks for; if not, a refusal has been queued. */
   #mayReach(header: Uint32Array, type: number): boolean {
     const isAtomic = type === frameTypes.fetchAdd || type === frameTypes.compareSwap;
     const bytes = isAtomic ? 8 : type === frameTypes.read ? header[headerRow.operandA] : header[headerRow.payloadBytes];
@@ -214,7 +214,7 @@ export class Responder {
     return true;
   }
 
-  /** Takes the next receive out of the queue; without one the peer is told to come again. */
+  /** Takes the next receive out of the queue; without one the peer gets an RNR NAK. */
   #hold(): boolean {
     if (this.#receive.take()) return true;
     this.#nak(nakReasons.notReady);
@@ -245,7 +245,7 @@ export class Responder {
     this.#isNakOut = true;
     const imm = reason | (this.#minRnrTimer << 8);
     const last = this.#answers.at(-1);
-    // Once is enough, however often a peer that does not listen asks.
+    // One is enough, however often a peer that does not read its answers asks.
     if (last?.type === frameTypes.nak && last.sequence === this.#expected && last.imm === imm) return;
     this.#answers.push({ type: frameTypes.nak, sequence: this.#expected, imm });
   }
@@ -260,7 +260,7 @@ export class Responder {
       return true;
     }
     this.#answers.shift();
-    // Whatever is answered, all before it was carried out: no acknowledgement of its own is needed for that.
+    // Any answer acknowledges all requests before it, so they need no acknowledgement of their own.
     if (answer.sequence === addSequence(this.#expected, -1)) this.#isAckDue = false;
     const { region, address = 0, bytes = 0, imm = 0, low = 0, high = 0 } = answer;
     beginFrame(header, answer.type, 0, answer.sequence, bytes);
@@ -278,7 +278,7 @@ export class Responder {
     this.#receive.flush(isShared);
   }
 
-  /** The last answer is a refusal for good: it and those before it still go out, and tell the peer all it must know. */
+  /** Whether the last answer refuses for good: it and those before it still go out. */
   get isRefusing(): boolean {
     const last = this.#answers.at(-1);
     return last?.type === frameTypes.nak && ((last.imm ?? 0) & 0xff) > nakReasons.sequence;

@@ -1,4 +1,4 @@
-// How often a request may be sent again, and how long to wait for a peer that is not ready.
+// How often a request may be retransmitted, and how long to wait for a peer that is not ready.
 
 export interface RetrySettings {
   readonly retryCount: number;
@@ -8,7 +8,7 @@ export interface RetrySettings {
   readonly timeout: number;
 }
 
-/** What the way from RTR to RTS says. */
+/** The attributes of the step from RTR to RTS. */
 export interface RequesterSettings extends RetrySettings {
   readonly sqPsn: number;
   readonly maxRdAtomic: number;
@@ -43,7 +43,7 @@ export class Retries {
     this.reset();
   }
 
-  /** Something was answered. */
+  /** The peer has answered a request. */
   reset(): void {
     this.#left = this.#retryCount;
     this.#notReadyLeft = this.#rnrRetry;
@@ -59,7 +59,7 @@ export class Retries {
   takeNotReady(): boolean {
     if (this.#notReadyLeft === 0) return false;
     if (this.#rnrRetry !== FOR_EVER) this.#notReadyLeft--;
-    // It is there, and listens: what it may not be ready for has a count of its own.
+    // The peer is there: RNR NAKs have a count of their own.
     this.#left = this.#retryCount;
     return true;
   }

@@ -1,13 +1,13 @@
-// Posted requests, in order, until somebody has answered for them: their rows, and the data of the inline ones.
+// Posted requests, in order, until the peer has answered them: their rows, and the data of the inline ones.
 
 import { UsageError } from '../../errors.ts';
 import { copyMemory, SharedMemory } from '../../native/index.ts';
 import { access, completionStatuses, read64, sendFlags, sendOpcodes, sendRow, sgeRow } from '../../verbs/index.ts';
 import { MAX_MESSAGE_BYTES } from './frame.ts';
-import { Pieces } from './pieces.ts';
+import { Pieces, storeHalves } from './pieces.ts';
 import { type RegionTable, resolveSges } from './region.ts';
 
-/** Whose requests these are: what their keys open. */
+/** What resolves the keys of the requests. */
 export interface QueueOwner {
   readonly pd: object;
   readonly regions: RegionTable;
@@ -85,7 +85,7 @@ export class SendQueue {
     this.#isAnswered[entry] = 1;
   }
 
-  /** Takes a row over; there must be room. A row that makes no sense throws and is not taken. */
+  /** Takes a row over; there must be room. Throws on an invalid row, which is not taken. */
   store(from: Uint32Array, row: number): void {
     const opcode = from[row + sendRow.opcode];
     const sges = from[row + sendRow.sgeCount];
@@ -117,7 +117,15 @@ export class SendQueue {
     return resolveSges(regions, pd, this.words, row + sendRow.sge, sges, needed, into);
   }
 
-  /** A status other than SUCCESS when an entry is wrong by what is known here; otherwise its memory is in `into`. */
+  /** Stores the result of an atomic in the memory of its entry. False when the keys do not allow that. */
+  storeAtomicResult(entry: number, low: number, high: number, pieces: Pieces): boolean {
+    pieces.clear();
+    if (!this.resolve(entry, access.localWrite, pieces)) return false;
+    storeHalves(pieces, low, high);
+    return true;
+  }
+
+  /** A status other than SUCCESS when an entry is invalid; otherwise its memory is in `into`. */
   problemOf(entry: number, maxRdAtomic: number, into: Pieces): number {
     const bytes = this.#bytes[entry];
     const opcode = this.opcodeOf(entry);
@@ -144,7 +152,7 @@ export class SendQueue {
     this.#inline?.close();
   }
 
-  /** Copies the data out now; what is wrong with it shows when the request's turn comes. */
+  /** Copies the data now; a wrong key fails when the request's turn comes. */
   #takeInline(entry: number, bytes: number): void {
     const row = this.rowOf(entry);
     if (bytes > this.maxInlineBytes || this.words[row + sendRow.opcode] >= sendOpcodes.read) {
@@ -157,7 +165,7 @@ export class SendQueue {
     pieces.clear();
     const isFine = resolveSges(regions, pd, this.words, row + sendRow.sge, sges, 0, pieces);
     if (this.#inline === undefined || !isFine) {
-      // Left as an ordinary request, it fails as one.
+      // It becomes a request that is not inline, which fails when its turn comes.
       this.words[row + sendRow.flags] &= ~sendFlags.inline;
       return;
     }
@@ -168,7 +176,7 @@ export class SendQueue {
     }
   }
 
-  /** Inline data needs no key: where there is none that fits, the address says what is meant. */
+  /** Inline data needs no key: where no key fits, the region is found by its address. */
   #nameRegions(row: number, sges: number): void {
     const { pd, regions } = this.#owner;
     for (let sge = 0; sge < sges; sge++) {

@@ -1,4 +1,4 @@
-// Packet sequence numbers: 24 bits, going round.
+// Packet sequence numbers (PSN): 24 bits that wrap.
 
 /** How far `a` is ahead of `b`, in 24-bit arithmetic: from -2^23 to 2^23-1. */
 export function sequenceDistance(a: number, b: number): number {

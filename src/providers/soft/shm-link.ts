@@ -1,10 +1,10 @@
-// One pair of QPs on the `shm` wire: two rings for frames, a unix socket for descriptors and for the news of a death, and
+// One pair of QPs on the `shm` wire: two rings for frames, a unix socket that passes descriptors and tells when the peer ends, and
 // the peer's regions mapped here.
 //
 // A WRITE, READ or atomic on a mapped region is a copy or an instruction on the peer's memory, and takes none of the
 // peer's time. The peer hands a region's descriptor out only after the same checks as for a frame, and only if the
-// region is all of its memory. It takes back by counting up an epoch in shared memory: what was mapped before is
-// asked for again. A peer that keeps a mapping in spite of that keeps memory that its owner has given up; both run
+// region is all of its memory. It revokes by counting up an epoch in shared memory: regions that were mapped before
+// must be asked for again. A peer that keeps a mapping in spite of that keeps memory that its owner has given up; both run
 // under the same user, so neither can do to the other what it could not do anyway.
 
 import { constants } from 'node:fs';
@@ -35,7 +35,7 @@ export interface ShmParts {
   readonly socket: Socket;
   readonly outgoing: SharedMemory;
   readonly incoming: SharedMemory;
-  /** Wakes us. */
+  /** Wakes this side. */
   readonly event: EventFd;
   /** Wakes the peer. */
   readonly peerEvent: EventFd;
@@ -44,13 +44,13 @@ export interface ShmParts {
 /** A region of the peer, mapped here. */
 interface Mapping {
   readonly memory: SharedMemory;
-  /** Of the peer. */
-  readonly bell: Fd;
+  /** The peer's doorbell. */
+  readonly doorbell: Fd;
   readonly access: number;
   readonly address: number;
 }
 
-/** A key that was asked for, in which epoch, and who waits for the answer. */
+/** A key that was asked for: the epoch in which, and the callbacks that wait for the answer. */
 interface Asked {
   readonly epoch: number;
   readonly waiting: ((mapping: Mapping | undefined) => void)[];
@@ -68,12 +68,12 @@ export class ShmLink implements ByteStream, DirectAccess {
   /** The last one used, and its key: requests tend to name the same region again. */
   #lastMapping: Mapping | undefined;
   #lastRkey = 0;
-  /** Keys that were asked for and not answered, with those who wait; keys that were refused in this epoch. */
+  /** Keys that were asked for and not answered; keys that were refused in this epoch. */
   readonly #asked = new Map<number, Asked>();
   readonly #refused = new Set<number>();
   readonly #onClose: () => void;
   #epoch: number;
-  #bell: EventFd | undefined;
+  #doorbell: EventFd | undefined;
   #isPeerGone = false;
   #isClosed = false;
 
@@ -84,6 +84,7 @@ export class ShmLink implements ByteStream, DirectAccess {
     this.#reader = new RingReader(parts.incoming, parts.peerEvent);
     this.#outWords = new Int32Array(parts.outgoing.buffer, 0, EPOCH_WORD + 1);
     this.#inWords = new Int32Array(parts.incoming.buffer, 0, EPOCH_WORD + 1);
+    // Partner: `revoked` at the peer.
     this.#epoch = loadAcquire(this.#inWords, EPOCH_WORD);
   }
 
@@ -98,7 +99,7 @@ export class ShmLink implements ByteStream, DirectAccess {
 
   receive(memory: SharedMemory, offset: number, length: number): number {
     const got = this.#reader.read(memory, offset, length);
-    // What the peer wrote before it went is read first.
+    // What the peer wrote before it ended is read first.
     return got === AGAIN && this.#isPeerGone ? 0 : got;
   }
 
@@ -114,13 +115,14 @@ export class ShmLink implements ByteStream, DirectAccess {
     return this.#isClosed || this.#reader.sleep();
   }
 
-  /** Some key opens less than before: the peer must ask again. Partner: the load in `execute`. */
+  /** Some key opens less than before: the peer must ask again. Partners: the loads in `execute`, `isMapped` and `#isCurrent`. */
   revoked(): void {
     if (this.#isClosed) return;
     storeRelease(this.#outWords, EPOCH_WORD, (loadAcquire(this.#outWords, EPOCH_WORD) + 1) | 0);
   }
 
   execute(words: Uint32Array, row: number, local: Pieces): boolean {
+    // Partner: `revoked` at the peer.
     if (loadAcquire(this.#inWords, EPOCH_WORD) !== this.#epoch) this.#forgetMappings();
     const rkey = words[row + sendRow.rkey];
     if (this.#lastMapping === undefined || this.#lastRkey !== rkey) {
@@ -134,7 +136,7 @@ export class ShmLink implements ByteStream, DirectAccess {
     const mapping = this.#lastMapping;
     const opcode = words[row + sendRow.opcode];
     const at = read64(words, row + sendRow.remoteAddress) - mapping.address;
-    // Whatever is wrong with it, the peer shall say so: then it goes as a frame.
+    // A range that does not fit goes as a frame, so that the peer refuses it.
     if (at < 0 || at + local.totalBytes > mapping.memory.sizeBytes) return false;
     if (opcode === sendOpcodes.write) return this.#write(mapping, at, local);
     if (opcode === sendOpcodes.read) return this.#read(mapping, at, local);
@@ -192,21 +194,21 @@ export class ShmLink implements ByteStream, DirectAccess {
         `map ${sizeBytes} bytes of the peer: its key does not allow writing`,
       );
     }
-    // Both of its own: they live as long as their user wants.
+    // Both are duplicates, which the window closes.
     using undo = new DisposableStack();
     const memory = undo.use(SharedMemory.open(mapping.memory.duplicateFd()));
-    const bell = EventFd.adopt(mapping.bell.duplicate().release());
+    const doorbell = EventFd.adopt(mapping.doorbell.duplicate().release());
     undo.move();
     const epoch = this.#epoch;
-    return new Window(memory, bell, offset, sizeBytes, () => this.#isCurrent(epoch));
+    return new Window(memory, doorbell, offset, sizeBytes, () => this.#isCurrent(epoch));
   }
 
-  /** Whether nothing was revoked since. */
+  /** Whether nothing was revoked since. Partner: `revoked` at the peer. */
   #isCurrent(epoch: number): boolean {
     return !this.#isClosed && !this.#isPeerGone && loadAcquire(this.#inWords, EPOCH_WORD) === epoch;
   }
 
-  /** A mapping known here or asked for. An answer that something else's revocation made stale is asked for again. */
+  /** Finds a mapping, or asks for it; asks again when a revocation has made the answer stale. */
   async #find(rkey: number): Promise<Mapping | undefined> {
     for (;;) {
       if (this.#isClosed) return undefined;
@@ -234,17 +236,17 @@ export class ShmLink implements ByteStream, DirectAccess {
 
   #tell(message: ShmMessage, fds: readonly number[]): boolean {
     try {
-      // A full socket means that the peer does not listen; then frames do.
+      // A full socket means that the peer does not read; then requests go as frames.
       return this.#parts.socket.sendFds(encodeMessage(message), fds) === MESSAGE_BYTES;
     } catch {
-      // It is gone; the socket's own event says so to everybody else.
+      // The peer is gone; the socket's own event tells the wire.
       this.#isPeerGone = true;
       return false;
     }
   }
 
-  /** Something came on the socket. False when the peer is gone, or talks nonsense. */
-  listen(qp: LinkedQp, regions: RegionTable): boolean {
+  /** Reads messages from the socket. False when the peer is gone, or on a protocol error. */
+  readMessages(qp: LinkedQp, regions: RegionTable): boolean {
     const bytes = new Uint8Array(MESSAGE_BYTES);
     for (;;) {
       const got = this.#parts.socket.receiveFds(bytes);
@@ -258,7 +260,7 @@ export class ShmLink implements ByteStream, DirectAccess {
     }
   }
 
-  /** The same checks as for a frame; in doubt, the frame shall decide. */
+  /** Makes the same checks as for a frame. A refusal decides nothing: the request then goes as a frame. */
   #answer(rkey: number, qp: LinkedQp, regions: RegionTable): void {
     const isReady = qp.state === 'RTR' || qp.state === 'RTS' || qp.state === 'SQD';
     const allowed = regions.remoteAccess(rkey, qp.pd, qp.number) & qp.access;
@@ -278,59 +280,59 @@ export class ShmLink implements ByteStream, DirectAccess {
       this.#tell(grant, [region.memory.fd, this.doorbellFd]);
       return;
     }
-    // Read only, and the kernel sees to it.
+    // Read only, which the kernel enforces.
     using readable = Fd.open(`/proc/self/fd/${region.memory.fd}`, constants.O_RDONLY);
     this.#tell(grant, [readable.fd, this.doorbellFd]);
   }
 
-  #answered(message: Exclude<ShmMessage, { kind: 'ask' }>, fd: Fd | undefined, bell: Fd | undefined): void {
+  #answered(message: Exclude<ShmMessage, { kind: 'ask' }>, fd: Fd | undefined, doorbell: Fd | undefined): void {
     const asked = this.#asked.get(message.rkey);
     if (asked === undefined) return;
     this.#asked.delete(message.rkey);
-    // What was granted before a revocation may be what was revoked.
+    // A grant from before a revocation may be the one that was revoked.
     const isCurrent = this.#isCurrent(asked.epoch);
-    const isWhole = message.kind === 'grant' && fd !== undefined && bell !== undefined;
-    const mapping = isCurrent && isWhole ? this.#open(message, fd, bell) : undefined;
+    const isWhole = message.kind === 'grant' && fd !== undefined && doorbell !== undefined;
+    const mapping = isCurrent && isWhole ? this.#open(message, fd, doorbell) : undefined;
     if (mapping !== undefined) this.#mappings.set(message.rkey, mapping);
     else if (isCurrent) this.#refused.add(message.rkey);
     for (const resolve of asked.waiting) resolve(mapping);
   }
 
-  #open(grant: { access: number; address: number; sizeBytes: number }, fd: Fd, bell: Fd): Mapping | undefined {
+  #open(grant: { access: number; address: number; sizeBytes: number }, fd: Fd, doorbell: Fd): Mapping | undefined {
     try {
       const readOnly = (grant.access & writing) === 0;
       const memory = SharedMemory.open(fd.duplicate(), { sizeBytes: grant.sizeBytes, readOnly });
-      return { memory, bell: bell.duplicate(), access: grant.access, address: grant.address };
+      return { memory, doorbell: doorbell.duplicate(), access: grant.access, address: grant.address };
     } catch {
-      // Not sealed, too small, or no memory at all: frames do as well.
+      // The descriptor is not sealed, too small, or no memory: requests go as frames.
       return undefined;
     }
   }
 
   #forgetMappings(): void {
     this.#epoch = loadAcquire(this.#inWords, EPOCH_WORD);
-    for (const { memory, bell } of this.#mappings.values()) {
+    for (const { memory, doorbell } of this.#mappings.values()) {
       memory.close();
-      bell.close();
+      doorbell.close();
     }
     this.#mappings.clear();
     this.#lastMapping = undefined;
     this.#refused.clear();
   }
 
-  /** What the peer rings; see ProviderQp. */
+  /** The doorbell that the peer rings; see ProviderQp. */
   get doorbellFd(): number {
-    this.#bell ??= EventFd.create();
-    return this.#bell.fd;
+    this.#doorbell ??= EventFd.create();
+    return this.#doorbell.fd;
   }
 
-  /** The socket says that the peer has gone. */
+  /** The socket tells that the peer is gone. */
   peerGone(): void {
     this.#isPeerGone = true;
   }
 
   close(): void {
-    // First of all: from here on the peer reaches nothing any more.
+    // First of all, so that the peer reaches nothing from here on.
     this.revoked();
     this.#isClosed = true;
     this.#onClose();
@@ -339,20 +341,20 @@ export class ShmLink implements ByteStream, DirectAccess {
     this.#asked.clear();
     const { socket, outgoing, incoming, event, peerEvent } = this.#parts;
     for (const part of [socket, outgoing, incoming, event, peerEvent]) part.close();
-    this.#bell?.close();
+    this.#doorbell?.close();
   }
 }
 
 class Window implements RemoteWindow {
   readonly memory: SharedMemory;
-  readonly #bell: EventFd;
+  readonly #doorbell: EventFd;
   readonly offset: number;
   readonly sizeBytes: number;
   readonly #isCurrent: () => boolean;
 
-  constructor(memory: SharedMemory, bell: EventFd, offset: number, sizeBytes: number, isCurrent: () => boolean) {
+  constructor(memory: SharedMemory, doorbell: EventFd, offset: number, sizeBytes: number, isCurrent: () => boolean) {
     this.memory = memory;
-    this.#bell = bell;
+    this.#doorbell = doorbell;
     this.offset = offset;
     this.sizeBytes = sizeBytes;
     this.#isCurrent = isCurrent;
@@ -363,12 +365,12 @@ class Window implements RemoteWindow {
   }
 
   ring(): void {
-    if (!this.#bell.isClosed) this.#bell.signal();
+    if (!this.#doorbell.isClosed) this.#doorbell.signal();
   }
 
   close(): void {
     this.memory.close();
-    this.#bell.close();
+    this.#doorbell.close();
   }
 
   [Symbol.dispose](): void {

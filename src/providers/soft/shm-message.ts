@@ -1,4 +1,4 @@
-// What two processes tell each other beside the rings: fixed messages of 64 bytes on a unix socket, some with descriptors.
+// Messages of two processes beside the rings: 64 bytes each on a unix socket, some with descriptors.
 
 import { read64, write64 } from '../../verbs/index.ts';
 
@@ -7,7 +7,7 @@ const MAGIC = 0x314d_524d; // "MRM1"
 
 const kinds = { ask: 1, grant: 2, refuse: 3 } as const;
 
-/** After the hellos: asking for a region's memory, and the answers. A grant comes with two descriptors: memory and bell. */
+/** After the hellos: asking for a region's memory, and the answers. A grant comes with two descriptors: memory and doorbell. */
 export type ShmMessage =
   | { readonly kind: 'ask'; readonly rkey: number }
   | {
@@ -32,7 +32,7 @@ export function encodeMessage(message: ShmMessage): Uint8Array {
   return new Uint8Array(words.buffer);
 }
 
-/** Undefined when these bytes are none. */
+/** Undefined when these bytes are no message. */
 export function decodeMessage(bytes: Uint8Array, size: number): ShmMessage | undefined {
   if (size !== MESSAGE_BYTES) return undefined;
   const words = new Uint32Array(bytes.slice(0, MESSAGE_BYTES).buffer);

@@ -29,7 +29,7 @@ describe('a ring in shared memory', () => {
     assert.throws(() => new RingReader(memory, stack.use(EventFd.create())), { code: 'MILLRACE_ERR_FAILED' });
   });
 
-  test('into which the other side wrote nonsense throws instead of reading it', () => {
+  test('with an invalid index of the other side throws instead of reading', () => {
     using stack = new DisposableStack();
     const { memory, reader, writer } = makeRing(stack);
     const words = new Int32Array(memory.buffer);

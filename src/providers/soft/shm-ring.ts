@@ -13,8 +13,8 @@
 // again. Sleeping: the reader stores the flag and then loads head; the writer stores head and then loads the flag. With
 // sequentially consistent operations (see native/atomics.ts) at least one of them sees the other's store.
 //
-// The other side is not trusted: its index is checked against ours before it is used, and a frame is copied out before
-// it is looked at.
+// The other side is not trusted: its index is checked against this side's before it is used, and a frame is copied out
+// before it is checked.
 
 import { MillraceError } from '../../errors.ts';
 import {
@@ -47,7 +47,7 @@ function viewOf(memory: SharedMemory): { words: Int32Array; capacity: number } {
   return { words: new Int32Array(memory.buffer, 0, DATA_OFFSET / 4), capacity };
 }
 
-/** Wakes the other side if its flag says that it waits. */
+/** Wakes the other side if its flag says that it waits. Partner: the store of that flag in `write` or `sleep`. */
 function wake(words: Int32Array, flag: number, event: EventFd): void {
   if (loadAcquire(words, flag) === 1 && compareExchange(words, flag, 1, 0) === 1) event.signal();
 }
@@ -59,7 +59,7 @@ export class RingWriter {
   readonly #peerEvent: EventFd;
   #head: number;
   /** Something was written since the last flush. */
-  #hasNews = false;
+  #hasWritten = false;
 
   /** `peerEvent` wakes the reader. */
   constructor(memory: SharedMemory, peerEvent: EventFd) {
@@ -75,7 +75,7 @@ export class RingWriter {
   write(pieces: Pieces, skip: number): number {
     let room = this.#room();
     if (room === 0) {
-      // Set first, look after: the reader stores tail first and looks at the flag after.
+      // Stores the flag, then loads the tail. Partner: `read`, which stores the tail and then loads the flag.
       storeRelease(this.#words, WRITER_WAITS, 1);
       room = this.#room();
       if (room === 0) return AGAIN;
@@ -92,21 +92,24 @@ export class RingWriter {
       written += bytes;
       room -= bytes;
     }
+    // Partner: the loads of `RingReader`, before it copies.
     storeRelease(this.#words, HEAD, this.#head);
-    this.#hasNews = true;
+    this.#hasWritten = true;
     return written;
   }
 
-  /** Only after something was written: two that wake each other for nothing would never sleep. */
+  /** Wakes only after something was written: otherwise two sides would keep waking each other and never sleep. */
   flush(): void {
-    if (!this.#hasNews) return;
-    this.#hasNews = false;
+    if (!this.#hasWritten) return;
+    this.#hasWritten = false;
     wake(this.#words, READER_SLEEPS, this.#peerEvent);
   }
 
   #room(): number {
+    // Partner: the store of `read`, after it has copied.
     const used = (this.#head - loadAcquire(this.#words, TAIL)) >>> 0;
-    if (used > this.#capacity) throw new MillraceError('MILLRACE_ERR_FAILED', 'the peer wrote nonsense into the ring');
+    if (used > this.#capacity)
+      throw new MillraceError('MILLRACE_ERR_FAILED', 'protocol error: the peer stored an invalid index in the ring');
     return this.#capacity - used;
   }
 
@@ -136,11 +139,12 @@ export class RingReader {
     this.#tail = loadAcquire(words, TAIL) | 0;
   }
 
+  /** Partner: the store of `write`. */
   get isEmpty(): boolean {
     return loadAcquire(this.#words, HEAD) === this.#tail;
   }
 
-  /** It may be anything, the writer being a stranger. */
+  /** May be any number, because the writer is not trusted. Partner: the store of `write`, after it has copied. */
   get waitingBytes(): number {
     return (loadAcquire(this.#words, HEAD) - this.#tail) >>> 0;
   }
@@ -149,13 +153,14 @@ export class RingReader {
     const available = this.waitingBytes;
     if (available === 0) return AGAIN;
     if (available > this.#capacity)
-      throw new MillraceError('MILLRACE_ERR_FAILED', 'the peer wrote nonsense into the ring');
+      throw new MillraceError('MILLRACE_ERR_FAILED', 'protocol error: the peer stored an invalid index in the ring');
     const bytes = Math.min(available, length);
     const at = this.#tail & (this.#capacity - 1);
     const first = Math.min(bytes, this.#capacity - at);
     copyMemory(memory, offset, this.#memory, DATA_OFFSET + at, first);
     if (first < bytes) copyMemory(memory, offset + first, this.#memory, DATA_OFFSET, bytes - first);
     this.#tail = (this.#tail + bytes) | 0;
+    // Partner: the load of `RingWriter.#room`.
     storeRelease(this.#words, TAIL, this.#tail);
     wake(this.#words, WRITER_WAITS, this.#peerEvent);
     return bytes;
@@ -163,6 +168,7 @@ export class RingReader {
 
   /** Asks to be woken by the next bytes. False when there are some already, and the reader must not sleep. */
   sleep(): boolean {
+    // Stores the flag, then loads the head. Partner: `write` and `flush`, which store the head and then load the flag.
     storeRelease(this.#words, READER_SLEEPS, 1);
     return this.isEmpty;
   }

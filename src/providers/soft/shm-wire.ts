@@ -1,4 +1,4 @@
-// The `shm` wire: peers on one machine find each other by unix sockets in a runtime directory and share memory.
+// The `shm` wire: peers on one machine connect by unix sockets in a runtime directory and share memory.
 
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readlinkSync, renameSync, rmSync } from 'node:fs';
@@ -7,6 +7,7 @@ import { SystemError } from '../../errors.ts';
 import { EventFd, type Fd, pollEvents, SharedMemory, Socket } from '../../native/index.ts';
 import { makeFolder } from '../../system/index.ts';
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
+import { DialRetries } from './dial-retries.ts';
 import { FaultSource, isLossy } from './fault-plan.ts';
 import { Link, SCRATCH_BYTES } from './link.ts';
 import { LinkWire } from './link-wire.ts';
@@ -19,15 +20,14 @@ import {
   helloFrom,
   isDialer,
   isExpected,
-  MAX_PARKED,
-  PARKED_NS,
-} from './meeting.ts';
-import { Searches } from './search.ts';
+  MAX_PENDING,
+  MAX_PENDING_NS,
+} from './rendezvous.ts';
 import { ShmLink, type ShmParts } from './shm-link.ts';
 import { ringBytes } from './shm-ring.ts';
 import type { WireHost } from './wire.ts';
 
-/** Of each direction. Pages are taken as they are used. */
+/** Of each direction. Pages are allocated when they are first written. */
 const RING_CAPACITY = 1024 * 1024;
 
 export function defaultRuntimeDir(): string {
@@ -37,24 +37,25 @@ export function defaultRuntimeDir(): string {
   return join(base, 'soft');
 }
 
-/** What comes with a hello: both rings, and the event that wakes the caller. */
+/** A hello and its descriptors: both rings, and the event that wakes the dialer. */
 interface Offer {
   readonly hello: Hello;
   readonly fds: readonly Fd[];
 }
 
-interface Caller {
+/** An accepted connection whose QP is not ready yet. */
+interface Pending {
   readonly socket: Socket;
   token: number;
   offer: Offer | undefined;
 }
 
-/** What we offered, while the answer is out. */
-interface Call extends ShmCallParts {
+/** What the dialer offered, until the acceptor answers. */
+interface Dial extends DialParts {
   token: number;
 }
 
-type ShmCallParts = Omit<ShmParts, 'peerEvent'>;
+type DialParts = Omit<ShmParts, 'peerEvent'>;
 
 export class ShmWire extends LinkWire {
   readonly gid: Gid;
@@ -64,9 +65,9 @@ export class ShmWire extends LinkWire {
   readonly #path: string;
   readonly #listener: Socket;
   readonly #listenerToken: number;
-  readonly #searches: Searches;
-  readonly #parked = new Set<Caller>();
-  readonly #calls = new Map<LinkedQp, Call>();
+  readonly #retries: DialRetries;
+  readonly #pending = new Set<Pending>();
+  readonly #dials = new Map<LinkedQp, Dial>();
   readonly #links = new Map<LinkedQp, ShmLink>();
   #linksMade = 0;
 
@@ -74,37 +75,37 @@ export class ShmWire extends LinkWire {
     super();
     this.#host = host;
     this.#dir = dir;
-    this.#searches = new Searches(host);
+    this.#retries = new DialRetries(host);
     makeFolder(dir);
     sweep(dir);
     this.gid = formatGid(Uint8Array.of(0xfd, 0x6d, 0x6c, 0x72, ...randomBytes(12)));
     this.#path = socketPath(dir, this.gid);
     this.#listener = Socket.messages();
-    // Under its name only once it listens: until then somebody's sweep would take it for dead.
+    // It gets its name once it listens: before, the sweep of another process would remove it.
     this.#listener.bind({ family: 'unix', path: `${this.#path}.new` });
     this.#listener.listen(4096);
     renameSync(`${this.#path}.new`, this.#path);
     this.#listenerToken = host.watch(this.#listener.fd, pollEvents.in, () => this.#accept());
   }
 
-  /** Rings are looked at without asking the kernel; only while peers are being found does it have news. */
+  /** Rings are polled without a system call; descriptors matter only while QPs are being connected. */
   get needsEvents(): boolean {
-    return this.#calls.size > 0;
+    return this.#dials.size > 0;
   }
 
   establish(qp: LinkedQp): void {
-    if (isDialer(this, qp)) this.#call(qp);
-    else for (const caller of this.#parked) this.#match(caller);
+    if (isDialer(this, qp)) this.#dial(qp);
+    else for (const pending of this.#pending) this.#match(pending);
   }
 
   wanted(qp: LinkedQp): void {
-    this.#searches.wanted(qp);
+    this.#retries.wanted(qp);
   }
 
   abandon(qp: LinkedQp): void {
-    this.#endCall(qp);
+    this.#endDial(qp);
     this.#links.delete(qp);
-    this.#searches.stop(qp);
+    this.#retries.stop(qp);
   }
 
   revoked(): void {
@@ -118,21 +119,21 @@ export class ShmWire extends LinkWire {
   }
 
   close(): void {
-    for (const caller of this.#parked) this.#drop(caller);
-    for (const qp of this.#calls.keys()) this.#endCall(qp);
+    for (const pending of this.#pending) this.#drop(pending);
+    for (const qp of this.#dials.keys()) this.#endDial(qp);
     this.#host.unwatch(this.#listener.fd, this.#listenerToken);
     this.#listener.close();
     rmSync(this.#path, { force: true });
   }
 
-  #call(qp: LinkedQp): void {
-    const { peerName } = qp;
-    if (peerName === undefined || qp.link !== undefined) return;
+  #dial(qp: LinkedQp): void {
+    const { peerAddress } = qp;
+    if (peerAddress === undefined || qp.link !== undefined) return;
     using undo = new DisposableStack();
     try {
       const socket = undo.use(Socket.messages());
-      socket.connect({ family: 'unix', path: socketPath(this.#dir, peerName.path.gid) });
-      if (!isFriend(socket)) throw new Error('somebody else');
+      socket.connect({ family: 'unix', path: socketPath(this.#dir, peerAddress.path.gid) });
+      if (!isSameUser(socket)) throw new Error('the socket is of another user');
       const make = (): SharedMemory => SharedMemory.create({ sizeBytes: ringBytes(RING_CAPACITY), name: 'ring' });
       const parts = {
         socket,
@@ -143,66 +144,66 @@ export class ShmWire extends LinkWire {
       const fds = [parts.outgoing.fd, parts.incoming.fd, parts.event.fd];
       if (socket.sendFds(encodeHello(helloFrom(this, qp, this.#host.faults)), fds) !== HELLO_BYTES)
         throw new Error('busy');
-      const token = this.#host.watch(socket.fd, pollEvents.in | pollEvents.peerClosed, () => this.#heardBack(qp));
-      this.#calls.set(qp, { ...parts, token });
+      const token = this.#host.watch(socket.fd, pollEvents.in | pollEvents.peerClosed, () => this.#onAnswer(qp));
+      this.#dials.set(qp, { ...parts, token });
       undo.move();
     } catch {
-      // Not there yet, or no longer: called again until the QP's patience ends.
-      this.#searches.redial(qp, () => this.#call(qp));
+      // The peer does not listen yet, or not any more: dial again until the QP's time is over.
+      this.#retries.redial(qp, () => this.#dial(qp));
     }
   }
 
-  #heardBack(qp: LinkedQp): void {
-    const call = this.#calls.get(qp);
-    if (call === undefined) return;
+  #onAnswer(qp: LinkedQp): void {
+    const dial = this.#dials.get(qp);
+    if (dial === undefined) return;
     try {
-      const offer = receiveOffer(call.socket, 1);
+      const offer = receiveOffer(dial.socket, 1);
       if (offer === undefined) return;
       if (offer.hello.refusal !== 0 || offer.hello.toQp !== qp.number) throw new Error('refused');
-      this.#calls.delete(qp);
-      this.#host.unwatch(call.socket.fd, call.token);
-      this.#attach(qp, { ...call, peerEvent: asEvent(offer.fds[0]) }, offer.hello);
+      this.#dials.delete(qp);
+      this.#host.unwatch(dial.socket.fd, dial.token);
+      this.#attach(qp, { ...dial, peerEvent: asEvent(offer.fds[0]) }, offer.hello);
     } catch {
-      this.#endCall(qp);
-      this.#searches.redial(qp, () => this.#call(qp));
+      this.#endDial(qp);
+      this.#retries.redial(qp, () => this.#dial(qp));
     }
   }
 
-  #endCall(qp: LinkedQp): void {
-    const call = this.#calls.get(qp);
-    if (call === undefined) return;
-    this.#calls.delete(qp);
-    this.#host.unwatch(call.socket.fd, call.token);
-    for (const part of [call.socket, call.outgoing, call.incoming, call.event]) part.close();
+  #endDial(qp: LinkedQp): void {
+    const dial = this.#dials.get(qp);
+    if (dial === undefined) return;
+    this.#dials.delete(qp);
+    this.#host.unwatch(dial.socket.fd, dial.token);
+    for (const part of [dial.socket, dial.outgoing, dial.incoming, dial.event]) part.close();
   }
 
   #accept(): void {
     for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
       const accepted = socket;
-      if (this.#parked.size >= MAX_PARKED || !isFriend(accepted)) {
+      if (this.#pending.size >= MAX_PENDING || !isSameUser(accepted)) {
         accepted.close();
         continue;
       }
-      const caller: Caller = { socket: accepted, token: 0, offer: undefined };
-      this.#parked.add(caller);
-      this.#host.schedule(caller, PARKED_NS, () => this.#drop(caller));
-      caller.token = this.#host.watch(accepted.fd, pollEvents.in | pollEvents.peerClosed, () => {
+      const pending: Pending = { socket: accepted, token: 0, offer: undefined };
+      this.#pending.add(pending);
+      this.#host.schedule(pending, MAX_PENDING_NS, () => this.#drop(pending));
+      pending.token = this.#host.watch(accepted.fd, pollEvents.in | pollEvents.peerClosed, () => {
         try {
-          // One hello is all a caller has to say before it gets its QP; a second one, or an end, is its end.
+          // The dialer sends one hello. A second one, or the end of the connection, drops it.
           const offer = receiveOffer(accepted, 3);
           if (offer === undefined) return;
-          if (caller.offer !== undefined) throw new Error('a second hello');
-          caller.offer = offer;
-          this.#match(caller);
+          if (pending.offer !== undefined) throw new Error('a second hello');
+          pending.offer = offer;
+          this.#match(pending);
         } catch {
-          this.#drop(caller);
+          this.#drop(pending);
         }
       });
     }
   }
 
-  #match(caller: Caller): void {
-    const { offer, socket } = caller;
+  #match(pending: Pending): void {
+    const { offer, socket } = pending;
     const qp = offer === undefined ? undefined : this.#host.qp(offer.hello.toQp);
     if (offer === undefined || qp === undefined || !isExpected(qp, offer.hello)) return;
     try {
@@ -210,20 +211,20 @@ export class ShmWire extends LinkWire {
       using undo = new DisposableStack();
       const parts = {
         socket,
-        // The caller's outgoing ring is our incoming one.
+        // The dialer's outgoing ring is the incoming one here.
         incoming: undo.use(SharedMemory.open(incoming)),
         outgoing: undo.use(SharedMemory.open(outgoing)),
         peerEvent: undo.use(asEvent(peerEvent)),
         event: undo.use(EventFd.create()),
       };
       socket.sendFds(encodeHello(helloFrom(this, qp, this.#host.faults)), [parts.event.fd]);
-      this.#parked.delete(caller);
-      this.#host.unschedule(caller);
-      this.#host.unwatch(socket.fd, caller.token);
+      this.#pending.delete(pending);
+      this.#host.unschedule(pending);
+      this.#host.unwatch(socket.fd, pending.token);
       this.#attach(qp, parts, offer.hello);
       undo.move();
     } catch {
-      this.#drop(caller);
+      this.#drop(pending);
     }
   }
 
@@ -242,45 +243,45 @@ export class ShmWire extends LinkWire {
     });
     const eventToken = host.watch(event.fd, pollEvents.in, () => {
       event.take();
-      // Asked for again right here: a program that polled just now may never do so again. The pump then looks once more.
+      // Asks for the next event at once: a program that polled just now may never do so again. The pump then checks once more.
       stream.sleep();
       host.kick(qp);
     });
     const socketToken = host.watch(socket.fd, pollEvents.in | pollEvents.peerClosed, (events) => {
       const isGone = (events & (pollEvents.peerClosed | pollEvents.hangup | pollEvents.error)) !== 0;
-      if (isGone || !this.#listen(stream, qp)) {
+      if (isGone || !this.#readMessages(stream, qp)) {
         stream.peerGone();
         sweepOne(socketPath(this.#dir, hello.fromGid));
       }
       host.kick(qp);
     });
-    this.#searches.stop(qp);
+    this.#retries.stop(qp);
     this.#links.set(qp, stream);
-    // With faults, everything goes as frames: they are what the plan is about.
+    // With faults, everything goes as frames, because the plan is about frames.
     const direct = faults === undefined && !lossy ? stream : undefined;
     qp.attach(new Link(stream, qp, { scratch, hasSums: lossy, faults: source }), lossy, direct);
     stream.sleep();
   }
 
-  #listen(stream: ShmLink, qp: LinkedQp): boolean {
+  #readMessages(stream: ShmLink, qp: LinkedQp): boolean {
     try {
-      return stream.listen(qp, this.#host.regions);
+      return stream.readMessages(qp, this.#host.regions);
     } catch {
       return false;
     }
   }
 
-  #drop(caller: Caller): void {
-    this.#parked.delete(caller);
-    this.#host.unschedule(caller);
-    for (const fd of caller.offer?.fds ?? []) fd.close();
-    if (caller.socket.isClosed) return;
-    this.#host.unwatch(caller.socket.fd, caller.token);
-    caller.socket.close();
+  #drop(pending: Pending): void {
+    this.#pending.delete(pending);
+    this.#host.unschedule(pending);
+    for (const fd of pending.offer?.fds ?? []) fd.close();
+    if (pending.socket.isClosed) return;
+    this.#host.unwatch(pending.socket.fd, pending.token);
+    pending.socket.close();
   }
 }
 
-/** Undefined when nothing is there; throws when it is not what was expected, or the other side has gone. */
+/** Undefined when nothing has come; throws on a protocol error, or when the peer has closed the connection. */
 function receiveOffer(socket: Socket, fdCount: number): Offer | undefined {
   const bytes = new Uint8Array(HELLO_BYTES);
   const got = socket.receiveFds(bytes);
@@ -291,14 +292,14 @@ function receiveOffer(socket: Socket, fdCount: number): Offer | undefined {
   throw new Error('no hello');
 }
 
-/** What a peer passes could be anything; writing to a full pipe would stop this process. */
+/** A peer can pass any descriptor, and writing to a full pipe would block this process. */
 function asEvent(fd: Fd): EventFd {
   if (readlinkSync(`/proc/self/fd/${fd.fd}`) !== 'anon_inode:[eventfd]') throw new Error('no eventfd');
   return EventFd.adopt(fd.release());
 }
 
 /** Only processes of the same user share memory with each other. */
-function isFriend(socket: Socket): boolean {
+function isSameUser(socket: Socket): boolean {
   return socket.peerCredentials.uid === process.geteuid?.();
 }
 
@@ -306,7 +307,7 @@ function socketPath(dir: string, gid: Gid): string {
   return join(dir, `${Buffer.from(gidBytes(gid)).toString('hex')}.sock`);
 }
 
-/** Sockets that nobody listens on were left by the dead. */
+/** Removes sockets on which nobody listens: their processes ended without removing them. */
 function sweep(dir: string): void {
   for (const name of readdirSync(dir)) if (name.endsWith('.sock')) sweepOne(join(dir, name));
 }

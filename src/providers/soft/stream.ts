@@ -1,4 +1,4 @@
-// What carries frames: bytes in order, both ways, without blocking. A TCP socket is one, two rings in shared memory are one.
+// What carries frames: a stream of bytes in both directions that never blocks. A TCP socket is one, two rings in shared memory are one.
 
 import type { SharedMemory } from '../../native/index.ts';
 import type { Pieces } from './pieces.ts';
@@ -12,7 +12,7 @@ export interface ByteStream {
   readonly waitingBytes: number;
   /** After a burst: wakes a peer that sleeps. */
   flush(): void;
-  /** Whether a receive is worth trying; looks at memory only. */
+  /** Whether a receive is worth trying; loads memory only. */
   readonly mayReceive: boolean;
   close(): void;
 }

@@ -1,12 +1,14 @@
-// The `tcp` wire: one TCP connection for each pair of QPs. GIDs are IP addresses, and the LID is the port to call.
+// The `tcp` wire: one TCP connection for each pair of QPs. GIDs are IP addresses, and the LID is the port to dial.
 
 import { UsageError } from '../../errors.ts';
 import { type Address, AGAIN, ip, pollEvents, RangeList, SharedMemory, Socket } from '../../native/index.ts';
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
+import { DialRetries } from './dial-retries.ts';
 import { FaultSource, isLossy } from './fault-plan.ts';
 import { Link, SCRATCH_BYTES } from './link.ts';
 import { LinkWire } from './link-wire.ts';
 import type { LinkedQp } from './linked-qp.ts';
+import type { Pieces } from './pieces.ts';
 import {
   decodeHello,
   encodeHello,
@@ -15,11 +17,9 @@ import {
   helloFrom,
   isDialer,
   isExpected,
-  MAX_PARKED,
-  PARKED_NS,
-} from './meeting.ts';
-import type { Pieces } from './pieces.ts';
-import { Searches } from './search.ts';
+  MAX_PENDING,
+  MAX_PENDING_NS,
+} from './rendezvous.ts';
 import type { ByteStream } from './stream.ts';
 import type { WireHost } from './wire.ts';
 
@@ -36,7 +36,7 @@ class TcpStream implements ByteStream {
     this.#onClose = onClose;
   }
 
-  /** Events say so, and pump() is only called then. */
+  /** Events tell, and `pump` is called only then. */
   get mayReceive(): boolean {
     return false;
   }
@@ -70,14 +70,14 @@ class TcpStream implements ByteStream {
   }
 }
 
-/** A connection on which hellos are being said. */
-interface Caller {
+/** A connection on which hellos are exchanged. */
+interface Pending {
   readonly socket: Socket;
   token: number;
-  /** Bytes of the other side's hello so far, at the place in the wire's memory that belongs to this caller. */
+  /** The bytes of the other side's hello so far. */
   readonly bytes: Uint8Array;
   received: number;
-  /** The QP here, when we called. */
+  /** The QP here, when this side dials. */
   readonly qp: LinkedQp | undefined;
   hello: Hello | undefined;
 }
@@ -90,16 +90,16 @@ export class TcpWire extends LinkWire {
   readonly #listenerToken: number;
   readonly #memory = SharedMemory.create({ sizeBytes: HELLO_BYTES, name: 'hello' });
   readonly #ranges = new RangeList(64);
-  readonly #parked = new Set<Caller>();
-  /** Calls under way, by QP. */
-  readonly #calls = new Map<LinkedQp, Caller>();
-  readonly #searches: Searches;
+  readonly #pending = new Set<Pending>();
+  /** Dials under way, by QP. */
+  readonly #dials = new Map<LinkedQp, Pending>();
+  readonly #retries: DialRetries;
   #links = 0;
 
   constructor(host: WireHost<LinkedQp>, address: string) {
     super();
     this.#host = host;
-    this.#searches = new Searches(host);
+    this.#retries = new DialRetries(host);
     const local = ip(address, 0);
     this.#listener = Socket.stream(local.family);
     try {
@@ -118,23 +118,23 @@ export class TcpWire extends LinkWire {
   }
 
   get needsEvents(): boolean {
-    return this.#links > 0 || this.#calls.size > 0;
+    return this.#links > 0 || this.#dials.size > 0;
   }
 
   establish(qp: LinkedQp): void {
-    if (isDialer(this, qp)) this.#call(qp);
-    else for (const caller of this.#parked) this.#match(caller);
+    if (isDialer(this, qp)) this.#dial(qp);
+    else for (const pending of this.#pending) this.#match(pending);
   }
 
   wanted(qp: LinkedQp): void {
-    this.#searches.wanted(qp);
+    this.#retries.wanted(qp);
   }
 
   abandon(qp: LinkedQp): void {
-    const call = this.#calls.get(qp);
-    if (call !== undefined) this.#drop(call);
-    this.#calls.delete(qp);
-    this.#searches.stop(qp);
+    const dial = this.#dials.get(qp);
+    if (dial !== undefined) this.#drop(dial);
+    this.#dials.delete(qp);
+    this.#retries.stop(qp);
   }
 
   revoked(): void {}
@@ -144,92 +144,99 @@ export class TcpWire extends LinkWire {
   }
 
   close(): void {
-    for (const caller of [...this.#parked, ...this.#calls.values()]) this.#drop(caller);
+    for (const pending of [...this.#pending, ...this.#dials.values()]) this.#drop(pending);
     this.#host.unwatch(this.#listener.fd, this.#listenerToken);
     this.#listener.close();
     this.#memory.close();
     this.#ranges.close();
   }
 
-  #call(qp: LinkedQp): void {
-    const { peerName } = qp;
-    if (peerName === undefined || qp.link !== undefined) return;
-    const address = addressOf(peerName.path.gid, peerName.path.lid ?? 0);
+  #dial(qp: LinkedQp): void {
+    const { peerAddress } = qp;
+    if (peerAddress === undefined || qp.link !== undefined) return;
+    const address = addressOf(peerAddress.path.gid, peerAddress.path.lid ?? 0);
     const socket = Socket.stream(address.family);
-    const caller: Caller = { socket, token: 0, bytes: new Uint8Array(HELLO_BYTES), received: 0, qp, hello: undefined };
+    const pending: Pending = {
+      socket,
+      token: 0,
+      bytes: new Uint8Array(HELLO_BYTES),
+      received: 0,
+      qp,
+      hello: undefined,
+    };
     try {
       socket.connect(address);
     } catch {
       socket.close();
-      this.#searches.redial(qp, () => this.#call(qp));
+      this.#retries.redial(qp, () => this.#dial(qp));
       return;
     }
-    this.#calls.set(qp, caller);
-    let isGreeted = false;
-    caller.token = this.#host.watch(socket.fd, EVENTS, () => {
+    this.#dials.set(qp, pending);
+    let isHelloSent = false;
+    pending.token = this.#host.watch(socket.fd, EVENTS, () => {
       try {
-        if (!isGreeted) {
+        if (!isHelloSent) {
           socket.finishConnect();
           socket.setOption('noDelay', 1);
-          this.#say(socket, helloFrom(this, qp, this.#host.faults));
-          isGreeted = true;
+          this.#sendHello(socket, helloFrom(this, qp, this.#host.faults));
+          isHelloSent = true;
         }
-        if (this.#listen(caller)) this.#answered(caller, qp);
+        if (this.#receiveHello(pending)) this.#onAnswer(pending, qp);
       } catch {
-        this.#drop(caller);
-        this.#calls.delete(qp);
-        this.#searches.redial(qp, () => this.#call(qp));
+        this.#drop(pending);
+        this.#dials.delete(qp);
+        this.#retries.redial(qp, () => this.#dial(qp));
       }
     });
   }
 
-  #answered(caller: Caller, qp: LinkedQp): void {
-    const { hello } = caller;
+  #onAnswer(pending: Pending, qp: LinkedQp): void {
+    const { hello } = pending;
     if (hello === undefined || hello.refusal !== 0 || hello.toQp !== qp.number) throw new Error('refused');
-    this.#calls.delete(qp);
-    this.#attach(caller, qp, hello);
+    this.#dials.delete(qp);
+    this.#attach(pending, qp, hello);
   }
 
   #accept(): void {
     for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
       const accepted = socket;
-      if (this.#parked.size >= MAX_PARKED) {
+      if (this.#pending.size >= MAX_PENDING) {
         accepted.close();
         continue;
       }
       accepted.setOption('noDelay', 1);
       const bytes = new Uint8Array(HELLO_BYTES);
-      const caller: Caller = { socket: accepted, token: 0, bytes, received: 0, qp: undefined, hello: undefined };
-      this.#parked.add(caller);
-      this.#host.schedule(caller, PARKED_NS, () => this.#drop(caller));
-      caller.token = this.#host.watch(accepted.fd, EVENTS, () => {
+      const pending: Pending = { socket: accepted, token: 0, bytes, received: 0, qp: undefined, hello: undefined };
+      this.#pending.add(pending);
+      this.#host.schedule(pending, MAX_PENDING_NS, () => this.#drop(pending));
+      pending.token = this.#host.watch(accepted.fd, EVENTS, () => {
         try {
-          if (this.#listen(caller)) this.#match(caller);
+          if (this.#receiveHello(pending)) this.#match(pending);
         } catch {
-          this.#drop(caller);
+          this.#drop(pending);
         }
       });
     }
   }
 
-  /** A caller that has said hello gets its QP, now or when that is ready. */
-  #match(caller: Caller): void {
-    const { hello } = caller;
+  /** Connects a dialer that has sent its hello to its QP, now or when that is ready. */
+  #match(pending: Pending): void {
+    const { hello } = pending;
     if (hello === undefined) return;
     const qp = this.#host.qp(hello.toQp);
     if (qp === undefined || !isExpected(qp, hello)) return;
-    this.#parked.delete(caller);
-    this.#host.unschedule(caller);
+    this.#pending.delete(pending);
+    this.#host.unschedule(pending);
     try {
-      this.#say(caller.socket, helloFrom(this, qp, this.#host.faults));
-      this.#attach(caller, qp, hello);
+      this.#sendHello(pending.socket, helloFrom(this, qp, this.#host.faults));
+      this.#attach(pending, qp, hello);
     } catch {
-      this.#drop(caller);
+      this.#drop(pending);
     }
   }
 
-  #attach(caller: Caller, qp: LinkedQp, hello: Hello): void {
-    const { socket, token } = caller;
+  #attach(pending: Pending, qp: LinkedQp, hello: Hello): void {
+    const { socket, token } = pending;
     const { faults } = this.#host;
     const lossy = hello.isLossy || isLossy(faults);
     const scratch = SharedMemory.create({ sizeBytes: SCRATCH_BYTES, name: 'link' });
@@ -243,40 +250,40 @@ export class TcpWire extends LinkWire {
       source?.close();
     });
     this.#links++;
-    this.#searches.stop(qp);
+    this.#retries.stop(qp);
     qp.attach(new Link(stream, qp, { scratch, hasSums: lossy, faults: source }), lossy, undefined);
   }
 
-  #say(socket: Socket, hello: Hello): void {
+  #sendHello(socket: Socket, hello: Hello): void {
     new Uint8Array(this.#memory.buffer).set(encodeHello(hello));
     // The first bytes of a connection always fit.
     if (socket.send(this.#memory, 0, HELLO_BYTES) !== HELLO_BYTES) throw new Error('no room for a hello');
   }
 
-  /** True once the other side's hello is complete; throws when it is none, or the connection ended. */
-  #listen(caller: Caller): boolean {
-    while (caller.received < HELLO_BYTES) {
-      const got = caller.socket.receive(this.#memory, 0, HELLO_BYTES - caller.received);
+  /** True once the other side's hello is complete; throws on a protocol error, or when the connection has ended. */
+  #receiveHello(pending: Pending): boolean {
+    while (pending.received < HELLO_BYTES) {
+      const got = pending.socket.receive(this.#memory, 0, HELLO_BYTES - pending.received);
       if (got === AGAIN) return false;
       if (got === 0) throw new Error('closed');
-      caller.bytes.set(new Uint8Array(this.#memory.buffer, 0, got), caller.received);
-      caller.received += got;
+      pending.bytes.set(new Uint8Array(this.#memory.buffer, 0, got), pending.received);
+      pending.received += got;
     }
-    const isNew = caller.hello === undefined;
-    caller.hello ??= decodeHello(caller.bytes);
-    if (caller.hello === undefined) throw new Error('no hello');
-    // Who called has nothing more to say before it is answered: more bytes, or the end, are its end.
-    const isWaiting = caller.qp !== undefined || caller.socket.receive(this.#memory, 0, 1) === AGAIN;
-    if (!isWaiting) throw new Error('a caller that did not wait');
+    const isNew = pending.hello === undefined;
+    pending.hello ??= decodeHello(pending.bytes);
+    if (pending.hello === undefined) throw new Error('no hello');
+    // A dialer sends nothing more before it is answered: more bytes, or the end of the connection, drop it.
+    const isWaiting = pending.qp !== undefined || pending.socket.receive(this.#memory, 0, 1) === AGAIN;
+    if (!isWaiting) throw new Error('a dialer that did not wait for the answer');
     return isNew;
   }
 
-  #drop(caller: Caller): void {
-    this.#parked.delete(caller);
-    this.#host.unschedule(caller);
-    if (caller.socket.isClosed) return;
-    this.#host.unwatch(caller.socket.fd, caller.token);
-    caller.socket.close();
+  #drop(pending: Pending): void {
+    this.#pending.delete(pending);
+    this.#host.unschedule(pending);
+    if (pending.socket.isClosed) return;
+    this.#host.unwatch(pending.socket.fd, pending.token);
+    pending.socket.close();
   }
 }
 

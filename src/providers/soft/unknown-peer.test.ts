@@ -1,4 +1,4 @@
-// Processes of another user, who share nothing with us.
+// Peers of another user, with which a device shares nothing.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -13,7 +13,7 @@ import { openSoftPair } from './fixtures/soft-pair.ts';
 const NOBODY = 65_534;
 const asNobody = ['setpriv', `--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups'];
 
-/** Only root can become somebody else. */
+/** Only root can become another user. */
 function reasonToSkip(): string | undefined {
   if (process.getuid?.() !== 0) return 'becoming another user needs root';
   const probe = [process.execPath, '--version'];
@@ -24,9 +24,9 @@ function reasonToSkip(): string | undefined {
 const skip = reasonToSkip();
 
 describe('another user', () => {
-  test('shares no memory with us over shm', { timeout: 30_000, ...(skip !== undefined && { skip }) }, async () => {
+  test('is not connected over shm', { timeout: 30_000, ...(skip !== undefined && { skip }) }, async () => {
     await using pair = openSoftPair('shm');
-    // The directory alone does not keep anybody out.
+    // The directory alone does not keep other users out.
     chmodSync(pair.runtimeDir, 0o777);
     using rig = Rig.build(pair);
     const impatient = { timeout: 12, retryCount: 1 };
@@ -37,7 +37,7 @@ describe('another user', () => {
     end.post((batch) => batch.write(1, card.address, card.rkey).sge(...end.at(0, 8)));
     assert.deepEqual(await end.sentStatuses(), ['1:RETRY_EXC_ERR']);
     assert.deepEqual(await end.receivedStatuses(), ['2:WR_FLUSH_ERR']);
-    // The others do not notice.
+    // Other connections go on.
     rig.left.post((batch) => batch.write(3, rig.right.mr.address, rig.right.mr.rkey).sge(...rig.left.at(0, 8)));
     assert.deepEqual(await rig.left.sentStatuses(), ['3:SUCCESS']);
     assert.deepEqual(await settle(rig.right.receiveCq, 10), []);
@@ -48,7 +48,7 @@ describe('another user', () => {
   }, async () => {
     await using pair = openSoftPair('shm');
     chmodSync(pair.runtimeDir, 0o777);
-    const script = join(import.meta.dirname, 'fixtures/knock.ts');
+    const script = join(import.meta.dirname, 'fixtures/dial-in-process.ts');
     const words = [...asNobody, process.execPath, script, pair.runtimeDir];
     const { stdout } = spawnSync(words[0] ?? '', words.slice(1), { encoding: 'utf8' });
     assert.match(stdout, /^(EACCES\n)+$/);

@@ -15,7 +15,7 @@ async function meet({ left, right }: Rig): Promise<void> {
 }
 
 describe('remote memory mapped here', () => {
-  test('the tcp wire cannot map, and says so', async () => {
+  test('the tcp wire refuses to map', async () => {
     await using pair = openSoftPair('tcp');
     using rig = Rig.build(pair);
     await meet(rig);

@@ -1,11 +1,11 @@
-// What carries the bytes of a device and finds its peers: `shm`, `tcp` and `roce`.
+// What carries the bytes of a device and connects its QPs: `shm`, `tcp` and `roce`.
 
 import type { Gid, Mtu, PathTo, ProviderAh, QpSpec } from '../../verbs/index.ts';
 import type { FaultPlan } from './fault-plan.ts';
 import type { QpOwner, SoftQp } from './qp.ts';
 import type { RegionTable } from './region.ts';
 
-/** The device, as its wire sees it. */
+/** What a wire needs of its device. */
 export interface WireHost<Qp extends SoftQp> {
   readonly faults: FaultPlan | undefined;
   readonly regions: RegionTable;
@@ -23,29 +23,29 @@ export interface Wire<Qp extends SoftQp> {
   readonly lid: number;
   /** The largest path MTU that fits. */
   readonly mtu: Mtu;
-  /** Each connected QP has a link that must be looked at. */
+  /** Whether each connected QP has a link that must be pumped. */
   readonly hasLinks: boolean;
-  /** Whether progress needs a look at the descriptors each time. */
+  /** Whether progress must poll the descriptors each time. */
   readonly needsEvents: boolean;
   createQp(owner: QpOwner<Qp>, number: number, pd: object, spec: QpSpec): Qp;
   /** Where datagrams go; throws UnsupportedError where the wire has none. */
   createAh(path: PathTo): ProviderAh;
   /** Takes in what has come for all QPs; a wire with links leaves that to them. */
   receive(): void;
-  /** Somebody outside is about to be called: what was received must be in its place. */
+  /** Called before a listener of the program: what was received must be in its place. */
   settle(): void;
-  /** After a turn: what was held back to go out together goes. */
+  /** After a turn: sends what was held back to go out together. */
   flush(): void;
-  /** Packets by what became of them, for people who look for a fault. */
+  /** Packets by what became of them, to find faults. */
   counters(): Readonly<Record<string, number>>;
-  /** The QP is in RTR: find its peer. */
+  /** The QP is in RTR: connect it to its peer. */
   establish(qp: Qp): void;
-  /** The QP has requests and no link: a good time to look again, and to give up some day. */
+  /** The QP has requests and no link: from now on connecting it has a time limit. */
   wanted(qp: Qp): void;
   abandon(qp: Qp): void;
   /** Some key opens less than before. */
   revoked(): void;
-  /** Asks all peers to wake us. False when something has come in already. */
+  /** Asks all peers to wake this device. False when something has come in already. */
   sleep(): boolean;
   close(): void;
 }

@@ -1,11 +1,11 @@
-// Things with something to do, each at most once, in the order they came. Like a Set, but it allocates nothing.
+// A list of objects with something to do, each at most once, in order. Like a Set, but it allocates nothing.
 
-/** Whoever can be on lists: one mark for each of them. */
+/** An object that can be on lists: it has a mark for each list. */
 export interface Marked {
   readonly marks: Uint8Array;
 }
 
-/** Which mark is whose. */
+/** The mark of each list. */
 export const marks = { kicked: 0, touched: 1, replying: 2, count: 3 } as const;
 
 export class WorkList<T extends Marked> {

@@ -1,10 +1,10 @@
 // When an acknowledgement may wait for a reply to go out with: a program that answers every message at once saves a
-// system call at each end. Nobody else is made to wait: it takes a few such replies in a row to begin with, and one that
-// does not come ends it.
+// system call at each end. Other programs are not delayed: it starts after a few such replies in a row, and ends with
+// the first reply that does not come.
 
 /** Replies in a row before the next acknowledgement waits. */
 const HABIT = 4;
-/** A reply that takes longer is none: its sender should have been told before. */
+/** A reply that takes longer does not count: the acknowledgement should have gone out before. */
 const PROMPT_NS = 100_000;
 
 export class AckDelay {
@@ -24,7 +24,7 @@ export class AckDelay {
     this.#dueNs = 0;
   }
 
-  /** The program came back for more without a word. */
+  /** The program polled again without posting a reply. */
   giveUp(): void {
     if (this.#dueNs !== 0) this.#replies = 0;
     this.#dueNs = 0;

@@ -1,4 +1,4 @@
-// The addresses packets go to, as sockaddrs in the memory that they are sent from. Each is kept once, however many use it.
+// Destination addresses of packets, as sockaddrs in the memory that packets are sent from. Each is kept once, with a count of its users.
 
 import { MillraceError, UsageError } from '../../../errors.ts';
 import { encodeAddress, type Family, ip } from '../../../native/index.ts';
@@ -29,7 +29,7 @@ export class AddressBook {
 
   readonly #family: Family;
 
-  /** Only addresses of one family: a socket speaks one. */
+  /** Only addresses of one family, because a socket has one. */
   constructor(family: Family, buffer: ArrayBuffer, offset: number, capacity: number) {
     this.#family = family;
     this.#bytes = new Uint8Array(buffer);

@@ -1,5 +1,5 @@
-// What a responder owes its peer, in order: refusals, the answers to READs and atomics, and one acknowledgement for all that
-// was carried out.
+// The answers that a responder has to send, in order: refusals, READ and atomic responses, and one acknowledgement for all
+// requests that were carried out.
 
 import { access } from '../../../verbs/index.ts';
 import { type AtomicResult, type Reached, regionOf } from '../remote-access.ts';
@@ -30,7 +30,7 @@ interface ReadAnswer {
   readonly packets: number;
   /** Packets that have gone. */
   sent: number;
-  /** Given before, and not counted among the reads under way. */
+  /** It was given before, and does not count among the reads under way. */
   readonly isRepeated: boolean;
 }
 
@@ -44,7 +44,7 @@ export class Answers {
   readonly #answers: Answer[] = [];
   /** One past the last number that was carried out. */
   #expected = 0;
-  /** Requests carried out, modulo 2^24; peers like to be told. */
+  /** Requests carried out, modulo 2^24: the MSN of acknowledgements. */
   #msn = 0;
   #reads = 0;
   #isAckDue = false;
@@ -66,7 +66,7 @@ export class Answers {
     return this.#reads;
   }
 
-  /** All that is owed is an acknowledgement: it may wait a moment for something to go with. */
+  /** Whether only an acknowledgement is due, which may wait a moment to go out with a reply. */
   get owesOnlyAck(): boolean {
     return this.#isAckDue && this.#answers.length === 0;
   }
@@ -82,7 +82,7 @@ export class Answers {
     this.#isAckDue = false;
   }
 
-  /** So many numbers were carried out; a request is done with them, or not yet. */
+  /** Packets with so many sequence numbers were carried out; `isRequestDone` when they end a request. */
   advance(packets: number, isRequestDone: boolean): void {
     this.#expected = addSequence(this.#expected, packets);
     if (isRequestDone) this.#msn = addSequence(this.#msn, 1);
@@ -94,7 +94,7 @@ export class Answers {
 
   nak(syndrome: number, psn: number): void {
     const last = this.#answers.at(-1);
-    // Once is enough, however often a peer that does not listen asks.
+    // One is enough, however often a peer that does not read its answers asks.
     if (last?.kind === 'nak' && last.psn === psn && last.syndrome === syndrome) return;
     if (this.#answers.length <= MAX_ANSWERS) this.#answers.push({ kind: 'nak', psn, syndrome });
   }
@@ -106,7 +106,7 @@ export class Answers {
   /** Returns how many packets the answer has. */
   read(psn: number, rkey: number, address: number, bytes: number, isRepeated: boolean): number {
     const packets = Math.max(1, Math.ceil(bytes / this.#owner.mtu));
-    // What is still being given need not be given twice.
+    // An answer that is still being sent is not queued twice.
     if (isRepeated && this.#answers.some((one) => one.kind === 'read' && one.psn === psn)) return packets;
     this.#answers.push({ kind: 'read', psn, rkey, address, bytes, packets, sent: 0, isRepeated });
     if (!isRepeated) this.#reads++;
@@ -141,7 +141,7 @@ export class Answers {
     return true;
   }
 
-  /** Whatever is answered, all before it was carried out: no acknowledgement of its own is needed for that. */
+  /** Any answer acknowledges all requests before it, so they need no acknowledgement of their own. */
   #coverAck(psn: number): void {
     if (psn === addSequence(this.#expected, -1)) this.#isAckDue = false;
   }
@@ -167,7 +167,7 @@ export class Answers {
     return true;
   }
 
-  /** The key may have been revoked since it was asked for; then the peer finds out when it asks again. */
+  /** The key may have been revoked since the request came; then the peer is refused when it retransmits. */
   #resolve({ rkey, address, bytes }: ReadAnswer): boolean {
     const region = regionOf(this.#owner, rkey, access.remoteRead);
     if (region === undefined) return false;

@@ -1,5 +1,5 @@
-// Requests under way, as sequence numbers: which ones each request takes, which were sent, and which the peer has answered
-// for. How many may be under way is a window that grows with every answer, and shrinks with every loss.
+// Requests under way, as sequence numbers: which ones each request takes, which were sent, and which the peer has
+// answered. How many may be under way is a window that grows with every answer, and shrinks with every loss.
 //
 // A request takes as many numbers as it has packets; a READ as many as its answer has.
 
@@ -7,7 +7,7 @@ import { sendOpcodes } from '../../../verbs/index.ts';
 import type { SendQueue } from '../send-queue.ts';
 import { addSequence, sequenceDistance } from '../sequence.ts';
 
-/** Packets under way: what a peer's socket buffer surely holds, and as many as pay off. */
+/** Limits of packets under way: what a peer's socket buffer holds for sure, and the most that is faster. */
 const FIRST_WINDOW = 64;
 const MIN_WINDOW = 4;
 const MAX_WINDOW = 512;
@@ -20,7 +20,7 @@ export class Flight {
   #nextFree = 0;
   /** How many of the oldest requests have their numbers. */
   numbered = 0;
-  /** The oldest number that nobody has answered for, and one past the highest ever sent. */
+  /** The oldest number that is not answered, and one past the highest that was ever sent. */
   unacked = 0;
   top = 0;
   /** The number to be sent next, and which request it is of, counted from the oldest. */
@@ -87,13 +87,13 @@ export class Flight {
     if (this.next === this.endOf(entry)) this.position++;
   }
 
-  /** Nothing before `to` needs to be sent again. False when that was known. */
+  /** Nothing before `to` needs to be retransmitted. False when that was known. */
   advance(to: number): boolean {
     const progress = sequenceDistance(to, this.unacked);
     if (progress <= 0) return false;
     this.unacked = to;
     this.window = Math.min(MAX_WINDOW, this.window + progress / 2);
-    // It may have been answered while it was about to be sent again.
+    // It may have been answered while it was about to be retransmitted.
     if (sequenceDistance(this.next, to) < 0) this.#goTo(to);
     return true;
   }
@@ -109,17 +109,17 @@ export class Flight {
     this.window = Math.max(MIN_WINDOW, this.window / 2);
   }
 
-  /** Nobody knows what was lost. */
+  /** It is not known what was lost. */
   narrow(): void {
     this.window = MIN_WINDOW;
   }
 
-  /** Sends again from the oldest on. */
+  /** Retransmits from the oldest on. */
   rewind(): void {
     this.#goTo(this.unacked);
   }
 
-  /** Sends again what was sent last, if that is of a SEND or WRITE and nothing else is being sent again. */
+  /** Retransmits the last packet, if it is of a SEND or WRITE and nothing else is being retransmitted. */
   repeatLast(): boolean {
     const last = addSequence(this.top, -1);
     const position = this.#positionOf(last);

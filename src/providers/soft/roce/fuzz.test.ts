@@ -1,4 +1,4 @@
-// A quarter of a million packets of bad intent for QPs in every state.
+// A quarter of a million malformed and hostile packets for QPs in every state.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -10,9 +10,9 @@ import { access, CompletionBatch, openSoftDevice, type QpState, ReceiveBatch } f
 import { generator } from '../fixtures/mutation.ts';
 import { unusedAddress } from '../fixtures/soft-pair.ts';
 import { FuzzedPort } from './fixtures/fuzzed-port.ts';
-import { RoceImpostor } from './fixtures/impostor.ts';
 import { script, spoilBytes, spoilFields, validFields, validPacket } from './fixtures/mutation.ts';
-import { IMPOSTOR_QP, PSN, pattern } from './fixtures/victim.ts';
+import { PSN, pattern, RAW_PEER_QP } from './fixtures/qp-under-test.ts';
+import { RawRocePeer } from './fixtures/raw-peer.ts';
 import { Packet } from './packet.ts';
 
 // MILLRACE_FUZZ_SEED repeats a run.
@@ -67,7 +67,7 @@ describe(`RoCE under fire (seed ${seed})`, () => {
     const address = unusedAddress();
     const device = stack.use(openSoftDevice({ wire: 'roce', address }));
     const other = stack.use(openSoftDevice({ wire: 'roce', address: unusedAddress() }));
-    const impostor = stack.use(new RoceImpostor(address));
+    const rawPeer = stack.use(new RawRocePeer(address));
     const rig = stack.use(Rig.build({ left: other, right: device }));
     const { pd } = rig.right;
     const memory = stack.use(SharedMemory.create({ sizeBytes: 3 * PAGE }));
@@ -84,8 +84,8 @@ describe(`RoCE under fire (seed ${seed})`, () => {
     datagrams.modify('RTR');
     const revive = (): void => {
       connected.modify('RESET');
-      const peer = { device, qpNumber: IMPOSTOR_QP, psn: PSN };
-      const attributes = { path: { gid: impostor.gid }, pathMtu: 256 } as const;
+      const peer = { device, qpNumber: RAW_PEER_QP, psn: PSN };
+      const attributes = { path: { gid: rawPeer.gid }, pathMtu: 256 } as const;
       modifyToRts(connected, 'RTS', PSN, peer, { access: flags, attributes });
     };
     const completions = stack.use(new CompletionBatch(1024));
@@ -100,15 +100,15 @@ describe(`RoCE under fire (seed ${seed})`, () => {
           const payloadBytes = validFields(packet, opcode, index, known, random);
           if (random(3) === 0) spoilFields(packet, random);
           packet.destQp = random(64) === 0 ? random(0x100_0000) : kind === 'RC' ? connected.number : datagrams.number;
-          const bytes = impostor.seal(packet, pattern(payloadBytes, sent));
+          const bytes = rawPeer.seal(packet, pattern(payloadBytes, sent));
           if (random(16) === 0) bytes[random(bytes.length)] ^= 1 << random(8);
-          impostor.sendBytes(bytes);
+          rawPeer.sendBytes(bytes);
         }
       }
       await turn();
       while (cq.poll(completions) > 0);
     }
-    await impostor.settled(10);
+    await rawPeer.settled(10);
     const { received, damaged, malformed, unexpected } = device.counters;
     assert.ok((received ?? 0) > SENT * 0.8, `${received} received`);
     for (const count of [damaged, malformed, unexpected]) assert.ok((count ?? 0) > 10);

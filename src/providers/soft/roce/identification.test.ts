@@ -11,7 +11,7 @@ function fates(identifications: readonly number[]): boolean[] {
 }
 
 describe('identifications of a peer', () => {
-  test('any are believed of a peer that is not known yet', () => {
+  test('any are accepted of a peer that is not known yet', () => {
     assert.deepEqual(
       fates([0xffff, 0, 64, 63, 1234]),
       many(5, 0).map(() => true),
@@ -28,7 +28,7 @@ describe('identifications of a peer', () => {
     assert.deepEqual(fates([...many(7, 3), 700, ...many(8, 3), 700]).at(-1), false);
   });
 
-  test('three large ones in a row are the manner of a peer after all, and two are not', () => {
+  test('three large ones in a row make all accepted again, and two do not', () => {
     assert.deepEqual(fates([...many(8, 0), 900, 901, 902, 903]).slice(8), [false, false, true, true]);
     assert.deepEqual(fates([...many(8, 0), 900, 901, 0, 902, 903, 0, 904]).slice(8), [
       false,
@@ -41,7 +41,7 @@ describe('identifications of a peer', () => {
     ]);
   });
 
-  test('a peer that changed its manner can be held to small ones again', () => {
+  test('a peer that sent large ones can be held to small ones again', () => {
     const history = [...many(8, 0), 900, 901, 902, ...many(8, 1), 900];
     assert.equal(fates(history).at(-1), false);
   });

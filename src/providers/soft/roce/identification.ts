@@ -6,7 +6,7 @@
 
 const SMALL = 64;
 const TIDY_AFTER = 8;
-/** In a row: chance does not do that, so it is the peer's manner after all. */
+/** So many large ones in a row are no damaged packets: the peer uses any identification. */
 const UNTIDY_AFTER = 3;
 
 export class Identifications {
@@ -14,7 +14,7 @@ export class Identifications {
   #large = 0;
   #isTidy = false;
 
-  /** Whether a packet with this identification is to be believed. */
+  /** Whether a packet with this identification is accepted. */
   accepts(identification: number): boolean {
     if (identification < SMALL) {
       this.#large = 0;

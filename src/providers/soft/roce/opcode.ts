@@ -4,7 +4,6 @@
 export const transports = { rc: 0x00, uc: 0x20, ud: 0x60 } as const;
 
 export const TRANSPORT_MASK = 0xe0;
-export const OPERATION_MASK = 0x1f;
 
 export const operations = {
   sendFirst: 0,
@@ -62,7 +61,7 @@ const rcParts: readonly number[] = [
   atomic,
 ];
 
-/** Indexed by the whole code; 0 is for codes that nobody here knows. */
+/** Indexed by the whole code; 0 is for unknown codes. */
 const partsByOpcode = new Uint8Array(256);
 const headerBytesByOpcode = new Uint8Array(256);
 

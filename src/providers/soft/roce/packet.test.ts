@@ -112,7 +112,7 @@ describe('RoCEv2 packets', () => {
     });
   }
 
-  test('one that was cut off anywhere is refused, or its ICRC tells', () => {
+  test('one that was cut off anywhere is refused, or its ICRC is wrong', () => {
     using bench = new PacketBench();
     for (const { from, to, identification, bytes } of captures.flatMap(({ packets }) => samples(packets))) {
       for (let length = 0; length < bytes.length; length += length < 96 ? 1 : 61) {
@@ -124,7 +124,7 @@ describe('RoCEv2 packets', () => {
     }
   });
 
-  test('what is wrong with a packet is said', () => {
+  test('the reason is given why a packet is refused', () => {
     const packet = new Packet();
     const problemOf = (opcode: number, length: number, flags = 0): string | undefined => {
       const bytes = new Uint8Array(length);

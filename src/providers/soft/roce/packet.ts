@@ -12,7 +12,6 @@ export const ICRC_BYTES = 4;
 export const MAX_HEADER_BYTES = BTH_BYTES + partBytes.atomic;
 /** The default partition, with full membership. */
 export const DEFAULT_PKEY = 0xffff;
-export const MAX_PSN = 0xff_ffff;
 
 /** AETH syndromes: what an acknowledgement says. */
 export const syndromes = {
@@ -70,8 +69,8 @@ export class Packet {
 }
 
 /**
- * Reads a packet of `length` bytes, the ICRC being its last four. Says what is wrong with it, or undefined. Allocates
- * nothing, and looks at nothing outside.
+ * Reads a packet of `length` bytes, the ICRC being its last four. Returns what is wrong with it, or undefined. Allocates
+ * nothing, and reads nothing outside of it.
  */
 export function decodePacket(view: DataView, offset: number, length: number, into: Packet): string | undefined {
   if (length < BTH_BYTES + ICRC_BYTES) return 'shorter than its headers';

@@ -1,11 +1,11 @@
-// The bytes of a message, wherever they are, from any of them on: what packets are filled from and emptied into.
+// A position in the memory pieces of a message: packets are filled from there, or their payload is copied there.
 
 import type { CopyList, PacketSeal, SharedMemory } from '../../../native/index.ts';
 import { Pieces } from '../pieces.ts';
 
 export class PiecesCursor {
   readonly pieces = new Pieces();
-  /** Where the last look was: a piece, and which byte of the message is its first. */
+  /** The piece of the last access, and which byte of the message is its first. */
   #piece = 0;
   #start = 0;
 
@@ -34,7 +34,7 @@ export class PiecesCursor {
     }
   }
 
-  /** Puts a packet's payload to bytes `to` to `to + length` of the message. False when its memory is gone. */
+  /** Puts a packet's payload to bytes `to` to `to + length` of the message. False when its memory is closed. */
   scatter(copies: CopyList, to: number, length: number, payload: SharedMemory, payloadOffset: number): boolean {
     const { memories, offsets } = this.pieces;
     let at = to;

@@ -14,7 +14,7 @@ import { RoceRequester, type RoceRequesterOwner } from './requester.ts';
 import { RoceResponder, type RoceResponderOwner } from './responder.ts';
 import type { Transmitter } from './transmitter.ts';
 
-/** The wire, as its QPs see it. */
+/** What a QP needs of its wire. */
 export interface RocePort {
   readonly gid: Gid;
   readonly transmitter: Transmitter;
@@ -45,12 +45,12 @@ export abstract class RoceQp extends SoftQp {
   /** A packet for this QP, whole and decoded. `source` is where in the slab its sender's address is. */
   abstract onPacket(packet: Packet, identification: number, slab: SharedMemory, source: number): boolean;
 
-  /** All packets of a batch are in. Says whether to pump. */
+  /** All packets of a batch are in. True when it should be pumped. */
   onBatch(): boolean {
     return true;
   }
 
-  /** No reply was posted in the meantime: what waited for one goes now. */
+  /** No reply was posted meanwhile: an acknowledgement that waited for one goes now. */
   giveUp(): void {}
 
   override get mayReceive(): boolean {
@@ -157,7 +157,7 @@ export class RoceRcQp extends RoceQp implements RoceRequesterOwner, RoceResponde
     return super.postSend(batch);
   }
 
-  /** Anybody can send packets with our number on them. */
+  /** Any host can send packets with this QP's number, so the source address is checked. */
   #isFromPeer(slab: SharedMemory, source: number): boolean {
     if (this.#destination === undefined) return false;
     const { words } = this.#destination;
@@ -191,7 +191,7 @@ export class RoceRcQp extends RoceQp implements RoceRequesterOwner, RoceResponde
   }
 
   protected override onFailing(): void {
-    // Listeners may free memory that was about to be written.
+    // Listeners may close memory that was about to be written.
     this.port.copies.run();
     this.#owner.unschedule(this.#timerKey);
     this.#wakeNs = 0;

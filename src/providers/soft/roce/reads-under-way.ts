@@ -6,8 +6,8 @@ export class ReadsUnderWay {
   /** Where the answers end that are under way. */
   readonly #ends: number[] = [];
   /**
-   * Where parts of READs end. A peer knows them as they were: what is asked for again must not be the end of one and the
-   * start of another.
+   * Where parts of READs end. A part that is requested again must not span the end of one part and the start of another,
+   * because the peer knows the parts as they were.
    */
   readonly #partEnds: number[] = [];
 
@@ -29,7 +29,7 @@ export class ReadsUnderWay {
     return Number.POSITIVE_INFINITY;
   }
 
-  /** A part that is asked for again may be shorter than before, and then the peer may know it only so. */
+  /** A part that is requested again may be shorter than before; the peer may then know only the shorter one. */
   endPart(end: number): void {
     const ends = this.#partEnds;
     let at = ends.length;
@@ -43,7 +43,7 @@ export class ReadsUnderWay {
     dropBefore(this.#partEnds, to);
   }
 
-  /** All are asked for again, in the same parts. */
+  /** All are requested again, in the same parts. */
   rewind(): void {
     this.#ends.length = 0;
   }

@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { until } from '../../../../test/conformance/wait.ts';
 import { access } from '../../index.ts';
-import type { Fields } from './fixtures/impostor.ts';
-import { answer, pattern, psn, Victim } from './fixtures/victim.ts';
+import { answer, pattern, psn, QpUnderTest } from './fixtures/qp-under-test.ts';
+import type { Fields } from './fixtures/raw-peer.ts';
 import { operations } from './opcode.ts';
 import { nakCodes, syndromes } from './packet.ts';
 
@@ -16,7 +16,7 @@ const { writeFirst, writeMiddle, writeLast, writeOnly, readRequest } = operation
 const { acknowledge, fetchAdd, compareSwap } = operations;
 
 type Step = readonly [fields: Fields, payloadBytes: number];
-type Steps = (at: Victim['at']) => readonly Step[];
+type Steps = (at: QpUnderTest['at']) => readonly Step[];
 
 const step = (opcode: number, payloadBytes: number, fields: Fields = {}): Step => [{ opcode, ...fields }, payloadBytes];
 
@@ -60,15 +60,15 @@ const trespasses: Readonly<Record<string, Steps>> = {
 describe('RoCE refusals', () => {
   for (const [name, steps] of [...Object.entries(invalids), ...Object.entries(trespasses)]) {
     test(`${name} is refused, changes nothing, and ends the QP`, async () => {
-      using victim = new Victim();
-      const { end, impostor } = victim;
+      using tested = new QpUnderTest();
+      const { end, rawPeer } = tested;
       end.receive(1, 32_768, 8192);
-      const packets = steps((offset, dmaLength) => victim.at(offset, dmaLength));
+      const packets = steps((offset, dmaLength) => tested.at(offset, dmaLength));
       const before = end.bytes(0, 32_768).slice();
       for (const [index, [fields, payloadBytes]] of packets.entries()) {
-        impostor.send({ psn: psn(index), isAckRequested: true, ...fields }, pattern(payloadBytes, 9));
+        rawPeer.send({ psn: psn(index), isAckRequested: true, ...fields }, pattern(payloadBytes, 9));
       }
-      const refusal = await impostor.next('a refusal', (one) => one.opcode === acknowledge && one.syndrome !== ack);
+      const refusal = await rawPeer.next('a refusal', (one) => one.opcode === acknowledge && one.syndrome !== ack);
       const code = name in invalids ? invalid : accessCode;
       assert.deepEqual(answer(refusal), [psn(packets.length - 1), nak | code, 0]);
       await until('the QP is in error', () => end.qp.state === 'ERR');
@@ -76,7 +76,7 @@ describe('RoCE refusals', () => {
       // What came before the mistake may be there: the first packet of a write.
       const written = packets.length > 1 && packets[0]?.[0].opcode === writeFirst ? 1024 : 0;
       assert.deepEqual(end.bytes(written, 32_768 - written), before.subarray(written));
-      assert.deepEqual(await impostor.settled(30), []);
+      assert.deepEqual(await rawPeer.settled(30), []);
     });
   }
 
@@ -88,46 +88,43 @@ describe('RoCE refusals', () => {
     test(`without ${missing}, on the region or on the QP, it is refused`, async () => {
       const allowed = Object.values(access).reduce((all, bit) => all | bit, 0) & ~access[missing];
       for (const options of [{ access: allowed }, { qpAccess: allowed }]) {
-        using victim = new Victim(options);
-        victim.impostor.send(
-          { ...fields, ...victim.at(0, 8), psn: psn(0) },
-          pattern(missing === 'remoteWrite' ? 8 : 0),
-        );
-        assert.deepEqual(await victim.nextAnswer(), [psn(0), nak | accessCode, 0]);
+        using tested = new QpUnderTest(options);
+        tested.rawPeer.send({ ...fields, ...tested.at(0, 8), psn: psn(0) }, pattern(missing === 'remoteWrite' ? 8 : 0));
+        assert.deepEqual(await tested.nextAnswer(), [psn(0), nak | accessCode, 0]);
       }
     });
   }
 
   test('a SEND that is longer than its receive fails both', async () => {
-    using victim = new Victim();
-    const { end, impostor } = victim;
+    using tested = new QpUnderTest();
+    const { end, rawPeer } = tested;
     end.receive(7, 0, 1500);
-    impostor.send({ opcode: sendFirst, psn: psn(0) }, pattern(1024));
-    impostor.send({ opcode: sendLast, psn: psn(1) }, pattern(477));
+    rawPeer.send({ opcode: sendFirst, psn: psn(0) }, pattern(1024));
+    rawPeer.send({ opcode: sendLast, psn: psn(1) }, pattern(477));
     assert.deepEqual(await end.receivedStatuses(), ['7:LOC_LEN_ERR']);
-    assert.deepEqual(await victim.nextAnswer(), [psn(1), nak | invalid, 0]);
+    assert.deepEqual(await tested.nextAnswer(), [psn(1), nak | invalid, 0]);
     assert.equal(end.qp.state, 'ERR');
   });
 
   test('a receive whose memory is gone fails both, and the peer is told that it was not its fault', async () => {
-    using victim = new Victim();
-    const { end, impostor } = victim;
+    using tested = new QpUnderTest();
+    const { end, rawPeer } = tested;
     const other = end.pd.allocate({ sizeBytes: 4096 });
     end.postReceives((batch) => batch.receive(8).sge(other.lkey, other.address, 4096));
     other.close();
-    impostor.send({ opcode: sendOnly, psn: psn(0) }, pattern(4));
+    rawPeer.send({ opcode: sendOnly, psn: psn(0) }, pattern(4));
     assert.deepEqual(await end.receivedStatuses(), ['8:LOC_PROT_ERR']);
-    assert.deepEqual(await victim.nextAnswer(), [psn(0), nak | operation, 0]);
+    assert.deepEqual(await tested.nextAnswer(), [psn(0), nak | operation, 0]);
   });
 
   test('more READs at once than were agreed on are refused', async () => {
-    using victim = new Victim({ attributes: { maxDestRdAtomic: 1 }, sizeBytes: 8 << 20 });
-    const { impostor } = victim;
+    using tested = new QpUnderTest({ attributes: { maxDestRdAtomic: 1 }, sizeBytes: 8 << 20 });
+    const { rawPeer } = tested;
     // In one turn, so that the first is not answered yet.
     for (const index of [0, 1]) {
-      impostor.send({ opcode: readRequest, ...victim.at(0, 4 << 20), psn: psn(index * 4096) });
+      rawPeer.send({ opcode: readRequest, ...tested.at(0, 4 << 20), psn: psn(index * 4096) });
     }
-    const refusal = await impostor.next('a refusal', ({ opcode }) => opcode === acknowledge);
+    const refusal = await rawPeer.next('a refusal', ({ opcode }) => opcode === acknowledge);
     assert.equal(refusal.syndrome, nak | invalid);
   });
 });

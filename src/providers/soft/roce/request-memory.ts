@@ -1,4 +1,4 @@
-// The memory of one request at a time: looked up when the request's turn comes, and again when some region has gone.
+// The memory of one request at a time: resolved when the request's turn comes, and again when some region was closed.
 
 import type { RegionTable } from '../region.ts';
 import type { SendQueue } from '../send-queue.ts';
@@ -30,7 +30,7 @@ export class RequestMemory {
     return isFine;
   }
 
-  /** Another request will have this entry some day. */
+  /** The entry is about to be used for another request. */
   forget(entry: number): void {
     if (this.#entry === entry) this.#entry = -1;
   }

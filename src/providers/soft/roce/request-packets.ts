@@ -1,8 +1,8 @@
 // The packets of requests: a SEND or WRITE cut into the MTU's size, and what asks for a READ or an atomic.
 
 import { read64, sendFlags, sendOpcodes, sendRow } from '../../../verbs/index.ts';
-import type { Outcomes } from '../outcomes.ts';
 import type { RegionTable } from '../region.ts';
+import type { SendCompletions } from '../send-completions.ts';
 import type { SendQueue } from '../send-queue.ts';
 import { addSequence } from '../sequence.ts';
 import type { Destination } from './address-book.ts';
@@ -29,7 +29,7 @@ export class RequestPackets {
   readonly memory: RequestMemory;
   readonly #owner: RequestPacketsOwner;
   readonly #queue: SendQueue;
-  readonly #outcomes: Outcomes;
+  readonly #completions: SendCompletions;
   readonly #flight: Flight;
   readonly #reads: ReadsUnderWay;
   readonly #packet = new Packet();
@@ -37,10 +37,16 @@ export class RequestPackets {
   #unasked = 0;
   #mustAsk = false;
 
-  constructor(owner: RequestPacketsOwner, queue: SendQueue, outcomes: Outcomes, flight: Flight, reads: ReadsUnderWay) {
+  constructor(
+    owner: RequestPacketsOwner,
+    queue: SendQueue,
+    outcomes: SendCompletions,
+    flight: Flight,
+    reads: ReadsUnderWay,
+  ) {
     this.#owner = owner;
     this.#queue = queue;
-    this.#outcomes = outcomes;
+    this.#completions = outcomes;
     this.#flight = flight;
     this.#reads = reads;
     this.memory = new RequestMemory(queue, owner.regions, 0);
@@ -80,12 +86,12 @@ export class RequestPackets {
     transmitter.add(packet, destination, payloadBytes, this.memory.cursor, from);
   }
 
-  /** Whoever waits for a completion needs an acknowledgement; others are acknowledged together, every now and then. */
+  /** A signalled request needs an acknowledgement; others are acknowledged together, now and then. */
   #wantsAck(row: number, isLast: boolean): boolean {
     const isWanted =
       this.#mustAsk ||
       ++this.#unasked >= ACK_EVERY ||
-      (isLast && (this.#outcomes.isSignaled(row) || this.#queue.isHalfFull));
+      (isLast && (this.#completions.isSignaled(row) || this.#queue.isHalfFull));
     if (isWanted) this.#asked();
     return isWanted;
   }
@@ -97,7 +103,7 @@ export class RequestPackets {
 
   /**
    * The request of a READ or an atomic. A long READ is asked for in parts, so that the answer fits in the window. Returns
-   * how many numbers the answer has; 0 when it had better wait.
+   * how many numbers the answer has; 0 when it should wait.
    */
   ask(entry: number, row: number, room: number, transmitter: Transmitter): number {
     const isRead = this.#queue.words[row + sendRow.opcode] === sendOpcodes.read;
@@ -115,7 +121,7 @@ export class RequestPackets {
     const { next, window } = this.#flight;
     const index = this.#flight.indexOf(next, entry);
     const left = Math.min(this.#flight.packetsOf(entry) - index, this.#reads.partLeft(next));
-    // Not in crumbs: rather wait for more room.
+    // Too small a part does not pay: it waits for more room.
     if (room < left && room < window / 4) return 0;
     const answers = Math.min(left, room);
     this.#reads.endPart(addSequence(next, answers));

@@ -1,13 +1,13 @@
-// The sending half of a RoCE QP: keeps a window of packets under way, completes what the peer answers for, and goes back to
-// the first one that is missing (go-back-N).
+// The sending half of a RoCE QP: keeps a window of packets under way, completes the requests that the peer has answered, and
+// retransmits from the first one that is missing (go-back-N).
 
 import type { CopyList, SharedMemory } from '../../../native/index.ts';
 import { access, completionStatuses, type SendBatch, sendFlags, sendOpcodes, sendRow } from '../../../verbs/index.ts';
 import type { SoftCq } from '../completion-queue.ts';
-import { Outcomes } from '../outcomes.ts';
-import { Pieces, storeHalves } from '../pieces.ts';
+import { Pieces } from '../pieces.ts';
 import type { SendHalf } from '../qp.ts';
 import { type RequesterSettings, Retries, type RetrySettings } from '../retries.ts';
+import { SendCompletions } from '../send-completions.ts';
 import { type QueueOwner, SendQueue, type SendQueueSpec } from '../send-queue.ts';
 import { addSequence, sequenceDistance } from '../sequence.ts';
 import { Flight } from './flight.ts';
@@ -28,7 +28,7 @@ export interface RoceRequesterOwner extends QueueOwner, RequestPacketsOwner, Tim
 export class RoceRequester implements SendHalf {
   readonly #owner: RoceRequesterOwner;
   readonly #queue: SendQueue;
-  readonly #outcomes: Outcomes;
+  readonly #completions: SendCompletions;
   readonly #retries = new Retries();
   readonly #timers: RetransmissionTimers;
   readonly #flight: Flight;
@@ -38,16 +38,16 @@ export class RoceRequester implements SendHalf {
   readonly #incoming: RequestMemory;
   readonly #pieces = new Pieces();
   #maxRdAtomic = 1;
-  /** Sent again from the oldest on, and nothing has come of it yet. */
+  /** It has retransmitted from the oldest on, and no answer has come yet. */
   #isRecovering = false;
 
   constructor(owner: RoceRequesterOwner, cq: SoftCq, spec: SendQueueSpec & { readonly signalAll: boolean }) {
     this.#owner = owner;
     this.#queue = new SendQueue(owner, spec);
-    this.#outcomes = new Outcomes(owner, cq, this.#queue, spec.signalAll);
+    this.#completions = new SendCompletions(owner, cq, this.#queue, spec.signalAll);
     this.#timers = new RetransmissionTimers(owner);
     this.#flight = new Flight(this.#queue, spec.sendRequests);
-    this.#packets = new RequestPackets(owner, this.#queue, this.#outcomes, this.#flight, this.#reads);
+    this.#packets = new RequestPackets(owner, this.#queue, this.#completions, this.#flight, this.#reads);
     this.#incoming = new RequestMemory(this.#queue, owner.regions, access.localWrite);
   }
 
@@ -84,7 +84,7 @@ export class RoceRequester implements SendHalf {
     const queue = this.#queue;
     const flight = this.#flight;
     while (flight.position < queue.count && !this.#timers.isPeerNotReady) {
-      // While the queue is drained, only what has begun goes on.
+      // While the queue is drained (SQD), only requests that have begun go on.
       if (!this.#owner.isSending && !flight.hasBegun) return;
       if (flight.position === flight.numbered && !this.#number()) return;
       const { room } = flight;
@@ -110,12 +110,12 @@ export class RoceRequester implements SendHalf {
     }
   }
 
-  /** Gives the next request its numbers. False when it is wrong by what is known here, and its turn has not come. */
+  /** Gives the next request its sequence numbers. False when it is invalid, and requests before it are not answered. */
   #number(): boolean {
     const entry = this.#queue.entryAt(this.#flight.numbered);
     const problem = this.#queue.problemOf(entry, this.#maxRdAtomic, this.#pieces);
     if (problem !== completionStatuses.SUCCESS) {
-      // Errors come in order, too: those before it are answered first.
+      // Errors complete in order as well: requests before it are answered first.
       if (this.#flight.numbered === 0) this.#failFirst(problem);
       return false;
     }
@@ -125,26 +125,26 @@ export class RoceRequester implements SendHalf {
     return true;
   }
 
-  /** The memory of what is being sent may have gone since it was posted. */
+  /** The memory of the current request may have been closed since it was posted. */
   #hasMemory(entry: number): boolean {
     if (this.#packets.memory.resolve(entry)) return true;
     if (this.#flight.position === 0) this.#failFirst(completionStatuses.LOC_PROT_ERR);
     return false;
   }
 
-  /** An acknowledgement, good or bad. */
+  /** An ACK or a NAK. */
   onAcknowledge(psn: number, syndrome: number): void {
     const kind = syndrome & syndromes.kindMask;
     const isAck = kind === 0;
     if (!isAck && kind !== syndromes.rnrNak && kind !== syndromes.nak) return;
     const limit = sequenceDistance(psn, this.#flight.top);
-    // What was never sent cannot be answered; a NAK may ask for what comes next.
+    // An answer to a packet that was never sent is dropped; a NAK may ask for the next one.
     if (sequenceDistance(psn, this.#flight.unacked) < 0 || limit > 0 || (limit === 0 && isAck)) return;
     if (!this.#advance(isAck ? addSequence(psn, 1) : psn) || isAck || this.#flight.numbered === 0) return;
     const value = syndrome & syndromes.valueMask;
     if (kind === syndromes.rnrNak) this.#retryLater(value);
     else if (value !== nakCodes.sequence) this.#failFirst(statusOf(value));
-    // Something is missing at the peer. What follows a request that it was not ready for is, too, and comes again with it.
+    // Packets are missing at the peer. Packets after a request that it was not ready for are missing as well.
     else if (!this.#timers.isPeerNotReady) this.#retry();
   }
 
@@ -169,12 +169,10 @@ export class RoceRequester implements SendHalf {
   onAtomicAcknowledge(psn: number, low: number, high: number): void {
     const entry = this.#answered(psn, sendOpcodes.fetchAdd, sendOpcodes.compareSwap);
     if (entry < 0) return;
-    this.#pieces.clear();
-    if (!this.#queue.resolve(entry, access.localWrite, this.#pieces)) {
+    if (!this.#queue.storeAtomicResult(entry, low, high, this.#pieces)) {
       this.#failFirst(completionStatuses.LOC_PROT_ERR);
       return;
     }
-    storeHalves(this.#pieces, low, high);
     this.#queue.answer(entry);
     this.#answeredTo(addSequence(psn, 1));
   }
@@ -196,8 +194,8 @@ export class RoceRequester implements SendHalf {
   }
 
   /**
-   * The peer has carried out everything before `to`: completes those requests. False when that skips an answer that has
-   * not come; then it is asked for again.
+   * The peer has carried out everything before `to`: completes those requests. False when an answer before it has not come;
+   * then it is requested again.
    */
   #advance(to: number): boolean {
     const flight = this.#flight;
@@ -213,13 +211,13 @@ export class RoceRequester implements SendHalf {
       if (sequenceDistance(to, end) < 0) break;
       this.#moveTo(end);
       this.#shift();
-      this.#outcomes.doneFirst(completionStatuses.SUCCESS);
+      this.#completions.doneFirst(completionStatuses.SUCCESS);
     }
     this.#moveTo(to);
     return true;
   }
 
-  /** Nothing before `to` needs to be sent again. */
+  /** Nothing before `to` needs to be retransmitted. */
   #moveTo(to: number): void {
     if (!this.#flight.advance(to)) return;
     this.#isRecovering = false;
@@ -256,7 +254,7 @@ export class RoceRequester implements SendHalf {
     this.#timers.start(this.#flight.isIdle);
   }
 
-  /** Sends again from the oldest on. */
+  /** Retransmits from the oldest on. */
   #rewind(): void {
     this.#flight.rewind();
     this.#reads.rewind();
@@ -271,9 +269,9 @@ export class RoceRequester implements SendHalf {
   }
 
   /**
-   * Sends something once more: the answer tells what was lost, or that nothing was. First what was sent last, which is
-   * likely to be all that the peer has not answered; but a peer that has reported a gap does not do so again, so then it is
-   * the oldest.
+   * Probes: sends a packet once more, because its answer tells what was lost. The first probe is the last packet, which is
+   * likely to be all that the peer has not answered. A peer that has reported a gap does not report it again, so the next
+   * probe is the oldest packet.
    */
   #probe(isFirst: boolean): void {
     if (isFirst && this.#flight.repeatLast()) {
@@ -287,12 +285,12 @@ export class RoceRequester implements SendHalf {
   /** The oldest request failed: its status tells why, and the QP is in error. */
   #failFirst(status: number): void {
     if (this.#flight.numbered > 0) this.#shift();
-    this.#outcomes.doneFirst(status);
+    this.#completions.doneFirst(status);
     this.#owner.fail(`a request failed with status ${status}`);
   }
 
   flush(): void {
-    while (this.#queue.count > 0) this.#outcomes.doneFirst(completionStatuses.WR_FLUSH_ERR);
+    while (this.#queue.count > 0) this.#completions.doneFirst(completionStatuses.WR_FLUSH_ERR);
     this.#restart(0);
   }
 

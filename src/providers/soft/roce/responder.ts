@@ -19,7 +19,7 @@ import type { Transmitter } from './transmitter.ts';
 export type RoceResponderOwner = HeldReceiveOwner & AnswersOwner;
 
 const TWO_32 = 4_294_967_296;
-/** Addresses are numbers in JavaScript: past 2^53 they would be somebody else's. */
+/** Addresses are numbers in JavaScript: beyond 2^53 they would be rounded to another address. */
 const MAX_ADDRESS_HIGH = 0x1f_ffff;
 
 export class RoceResponder implements ReceiveHalf {
@@ -38,7 +38,7 @@ export class RoceResponder implements ReceiveHalf {
   #writeRkey = 0;
   #writeAddress = 0;
   #generation = 0;
-  /** A nak is out: everything is dropped until what was asked for comes. */
+  /** A NAK is out: everything is dropped until the packet that it asked for comes. */
   #isNakOut = false;
 
   constructor(owner: RoceResponderOwner, cq: SoftCq, queue: ReceiveQueue) {
@@ -76,11 +76,11 @@ export class RoceResponder implements ReceiveHalf {
 
   #onUnexpected(packet: Packet, distance: number): void {
     if (distance > 0) {
-      // Something is missing. Asked for once; what is under way meanwhile comes again.
+      // Packets are missing. They are asked for once; what is under way meanwhile is retransmitted.
       if (!this.#isNakOut) this.#nak(syndromes.nak | nakCodes.sequence);
       return;
     }
-    // It was carried out already, and its answer was lost. A peer that does not take its answers gets no more.
+    // It was carried out already, and its answer was lost. A peer that does not read its answers gets no more of them.
     if (this.#answers.isFull) return;
     if (packet.opcode < operations.readRequest) {
       this.#answers.acknowledge();
@@ -141,7 +141,7 @@ export class RoceResponder implements ReceiveHalf {
       return;
     }
     const hasImm = opcode === operations.writeLastWithImm || opcode === operations.writeOnlyWithImm;
-    // Without a receive the packet comes again, as if it had been lost.
+    // Without a receive the packet is retransmitted, as if it had been lost.
     if (hasImm && !this.#hold()) {
       if (isFirst) this.#message = 'none';
       return;
@@ -182,7 +182,7 @@ export class RoceResponder implements ReceiveHalf {
     return true;
   }
 
-  /** Whether a packet of this kind and size may come now; if not, the peer has been told so. */
+  /** Whether a packet of this kind and size may come now; if not, a refusal has been queued. */
   #isInPlace(kind: 'send' | 'write', isFirst: boolean, isLast: boolean, payloadBytes: number): boolean {
     const { mtu } = this.#owner;
     const isExpected = isFirst ? this.#message === 'none' : this.#message === kind;
@@ -221,7 +221,7 @@ export class RoceResponder implements ReceiveHalf {
       this.#refuse(nakCodes.invalid, 'the peer has more reads under way than were agreed on');
       return;
     }
-    // What has not been asked for before is not repeated: its numbers are still to come.
+    // Only numbers that were requested before are repeated; the others are still to come.
     if (isRepeated) bytes = Math.min(bytes, -sequenceDistance(psn, this.#answers.expected) * this.#owner.mtu);
     const packets = this.#answers.read(psn, rkey, address, bytes, isRepeated);
     if (!isRepeated) this.#answers.advance(packets, true);
@@ -245,7 +245,7 @@ export class RoceResponder implements ReceiveHalf {
       this.#refuse(nakCodes.invalid, 'the peer has more atomics under way than were agreed on');
       return;
     }
-    // What came before it is in memory before it.
+    // Data of earlier packets is in memory before this one is carried out.
     copies.run();
     this.#answers.atomic(packet.psn, this.#execute(packet, region, offset));
     this.#answers.advance(1, true);
@@ -258,7 +258,7 @@ export class RoceResponder implements ReceiveHalf {
       : this.#atomics.compareSwap(psn, memory, offset, compareLow, compareHigh, swapLow, swapHigh);
   }
 
-  /** Takes the next receive out of the queue; without one the peer is told to come again. */
+  /** Takes the next receive out of the queue; without one the peer gets an RNR NAK. */
   #hold(): boolean {
     if (this.#receive.take()) return true;
     this.#nak(syndromes.rnrNak | this.#minRnrTimer);
@@ -270,7 +270,7 @@ export class RoceResponder implements ReceiveHalf {
     this.#refuse(code, why);
   }
 
-  /** For good: the QP is in error, and its peer is told why. */
+  /** Refuses for good: the QP is in error, and its peer gets a NAK with the reason. */
   #refuse(code: number, why: string, psn: number = this.#answers.expected): void {
     this.#nak(syndromes.nak | code, psn);
     this.#owner.fail(why);
@@ -285,7 +285,7 @@ export class RoceResponder implements ReceiveHalf {
     return this.#answers.owesOnlyAck;
   }
 
-  /** Sends what is owed to the peer. */
+  /** Sends the answers that are due. */
   transmit(transmitter: Transmitter): void {
     this.#answers.transmit(transmitter);
   }

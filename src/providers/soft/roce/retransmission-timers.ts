@@ -1,15 +1,15 @@
-// When a requester does something about what is under way: after the timeout it sends again, before that it asks what has
-// become of it, and a peer that is not ready gets the time it asked for.
+// The timers of a requester: after the timeout it retransmits, before that it probes, and after an RNR NAK it waits for as
+// long as the peer asked.
 
 import { ackTimeoutNs, rnrTimerNs } from '../retries.ts';
 
-/** When a peer with data under way says nothing for this long, it is asked. Not a retry: nothing is known to be lost. */
+/** A peer that has not answered for this long is probed. That is not a retry, because nothing is known to be lost. */
 const FIRST_PROBE_NS = 10_000_000;
 
 export interface TimersOwner {
   /** As of this turn. */
   readonly nowNs: number;
-  /** Sees to it that `tick` is called at this time or soon after. */
+  /** Calls `tick` at this time or soon after. */
   wakeAt(ns: number): void;
 }
 
@@ -21,7 +21,7 @@ export class RetransmissionTimers {
   #deadlineNs = Number.POSITIVE_INFINITY;
   #probeNs = Number.POSITIVE_INFINITY;
   #probeAfterNs = FIRST_PROBE_NS;
-  /** The peer told us to wait until then; 0 when it did not. */
+  /** The peer asked to wait until then; 0 when it did not. */
   #notReadyUntilNs = 0;
 
   constructor(owner: TimersOwner) {

@@ -6,8 +6,8 @@ import { Rig } from '../../../../test/conformance/rig.ts';
 import { drain } from '../../../../test/conformance/wait.ts';
 import { type FaultPlan, type Mtu, openSoftDevice } from '../../index.ts';
 import { openSoftPair, unusedAddress } from '../fixtures/soft-pair.ts';
+import { pattern } from './fixtures/qp-under-test.ts';
 import { droppedDatagrams, starve } from './fixtures/udp-socket.ts';
-import { pattern } from './fixtures/victim.ts';
 
 const mtus: readonly Mtu[] = [256, 512, 1024, 2048, 4096];
 const MIB = 1 << 20;

@@ -16,7 +16,7 @@ const MAX_PIECES = 8192;
 const MAX_SEGMENTS = 64;
 const MAX_SEGMENTED_BYTES = 65_000;
 const GROUP_WORDS = 5;
-/** A full socket buffer drains at the speed of the network. */
+/** How soon a full socket buffer is tried again: it drains at the speed of the network. */
 const RETRY_NS = 100_000;
 
 /** What a transmitter needs of its wire. */
@@ -66,7 +66,7 @@ export class Transmitter implements Disposable {
     this.#list = new SendList(this.slab, 2 * MAX_SENT);
     this.#firstOffset = addressBytes;
     this.#end = addressBytes;
-    // Faults befall packets one by one.
+    // Faults are of single packets, so none are grouped.
     if (faults !== undefined) this.#maxSegments = 1;
   }
 
@@ -166,7 +166,7 @@ export class Transmitter implements Disposable {
     for (let copy = 0; copy < pieces.count; copy++) this.#enlist(row, offset);
   }
 
-  /** On its own, after others that were behind it. */
+  /** Sends one packet on its own after a time, behind later ones: the fault plan's delay. */
   #sendLater(row: number, ns: number): void {
     const [offset, bytes, , addressOffset, addressBytes] = this.#groups.subarray(row, row + GROUP_WORDS);
     const kept = new Uint8Array(this.slab.buffer).slice(offset, offset + bytes);

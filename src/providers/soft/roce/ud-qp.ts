@@ -1,4 +1,4 @@
-// A datagram queue pair on the roce wire (UD): messages of one packet, from and to anybody, and no promises.
+// A datagram queue pair on the roce wire (UD): messages of one packet, from and to any QP, unreliable.
 
 import { UsageError } from '../../../errors.ts';
 import type { SharedMemory } from '../../../native/index.ts';
@@ -16,8 +16,8 @@ import {
 } from '../../../verbs/index.ts';
 import type { SoftCq } from '../completion-queue.ts';
 import { HeldReceive } from '../held-receive.ts';
-import { Outcomes } from '../outcomes.ts';
 import type { QpOwner, ReceiveHalf, SendHalf } from '../qp.ts';
+import { SendCompletions } from '../send-completions.ts';
 import { SendQueue } from '../send-queue.ts';
 import { addSequence } from '../sequence.ts';
 import type { AddressHandles } from './address-handles.ts';
@@ -36,7 +36,7 @@ export class RoceUdQp extends RoceQp {
   readonly #owner: QpOwner<RoceQp>;
   readonly #handles: AddressHandles;
   readonly #queue: SendQueue;
-  readonly #outcomes: Outcomes;
+  readonly #completions: SendCompletions;
   readonly #receive: HeldReceive;
   readonly #packet = new Packet();
   readonly #outgoing = new PiecesCursor();
@@ -56,7 +56,7 @@ export class RoceUdQp extends RoceQp {
     this.#owner = owner;
     this.#handles = handles;
     this.#queue = new SendQueue(this, spec);
-    this.#outcomes = new Outcomes(this, spec.sendCq as SoftCq, this.#queue, spec.signalAll);
+    this.#completions = new SendCompletions(this, spec.sendCq as SoftCq, this.#queue, spec.signalAll);
     this.#receive = new HeldReceive(this, spec.receiveCq as SoftCq, this.queue);
     this.requester = this.#sendHalf();
     this.responder = {
@@ -82,14 +82,14 @@ export class RoceUdQp extends RoceQp {
       },
       adjust: () => {},
       flush: () => {
-        while (queue.count > 0) this.#outcomes.doneFirst(completionStatuses.WR_FLUSH_ERR);
+        while (queue.count > 0) this.#completions.doneFirst(completionStatuses.WR_FLUSH_ERR);
       },
       reset: () => queue.clear(),
       close: () => queue.close(),
     };
   }
 
-  /** Nobody is at the other end in particular. */
+  /** It has no single peer. */
   override get isConnected(): boolean {
     return this.isReady;
   }
@@ -115,13 +115,13 @@ export class RoceUdQp extends RoceQp {
     while (this.isSending && this.#queue.count > 0) {
       const status = this.#send();
       if (status === undefined) return false;
-      this.#outcomes.doneFirst(status);
+      this.#completions.doneFirst(status);
       if (status !== completionStatuses.SUCCESS) this.fail(`a request failed with status ${status}`);
     }
     return false;
   }
 
-  /** Sends the oldest request. What became of it, or undefined when there is no room now. */
+  /** Sends the oldest request. Returns its status, or undefined when there is no room now. */
   #send(): number | undefined {
     const { transmitter, mtu } = this.port;
     const { words } = this.#queue;
@@ -152,7 +152,7 @@ export class RoceUdQp extends RoceQp {
     return completionStatuses.SUCCESS;
   }
 
-  /** What nobody waits for, or has room for, is lost. */
+  /** A datagram without a receive, or too long for it, is lost. */
   override onPacket(packet: Packet, identification: number, slab: SharedMemory, source: number): boolean {
     if (!this.isReady || packet.qkey !== this.#qkey || !this.#receive.take()) return false;
     const { copies } = this.port;

@@ -17,8 +17,8 @@ import {
   sendFlags,
 } from '../../index.ts';
 import { openSoftPair, unusedAddress } from '../fixtures/soft-pair.ts';
-import { RoceImpostor } from './fixtures/impostor.ts';
-import { pattern } from './fixtures/victim.ts';
+import { pattern } from './fixtures/qp-under-test.ts';
+import { RawRocePeer } from './fixtures/raw-peer.ts';
 import { operations, transports } from './opcode.ts';
 
 const QKEY = 0x1111_1111;
@@ -232,7 +232,7 @@ describe('RoCE datagrams', () => {
     assert.deepEqual(await right.receivedStatuses(), ['9:SUCCESS']);
   });
 
-  test('without a receive it is lost, and nobody is told', async () => {
+  test('without a receive it is lost, without an error', async () => {
     await using ends = openEnds();
     const { left, right, ah } = ends;
     sendTo(left, ah, right.qp, 4);
@@ -331,10 +331,10 @@ describe('RoCE datagrams', () => {
   test('the packet is a SEND only with its key, its sender and numbers that go round', async () => {
     const address = unusedAddress();
     using device = openSoftDevice({ wire: 'roce', address });
-    using impostor = new RoceImpostor(address);
+    using rawPeer = new RawRocePeer(address);
     using stack = new DisposableStack();
     const end = udEnd(stack, device);
-    const ah = end.pd.createAh({ gid: impostor.gid });
+    const ah = end.pd.createAh({ gid: rawPeer.gid });
     end.post((batch) => {
       batch
         .send(1, sendFlags.signaled | sendFlags.solicited)
@@ -345,12 +345,12 @@ describe('RoCE datagrams', () => {
         .sge(...end.at(0, 4))
         .to(ah.handle, 0x78, OWN_QKEY);
     });
-    const first = await impostor.next('a datagram');
+    const first = await rawPeer.next('a datagram');
     assert.deepEqual(
       [first.opcode, first.psn, first.destQp, first.qkey, first.sourceQp, first.isSolicited, first.payloadBytes],
       [transports.ud | operations.sendOnly, 0xff_ffff, 0x77, 99, end.qp.number, true, 5],
     );
-    const second = await impostor.next('a datagram');
+    const second = await rawPeer.next('a datagram');
     assert.deepEqual(
       [second.opcode, second.psn, second.destQp, second.qkey, second.imm, second.isSolicited],
       [transports.ud | operations.sendOnlyWithImm, 0, 0x78, QKEY, 3, false],

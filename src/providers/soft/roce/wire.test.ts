@@ -5,8 +5,8 @@ import { describe, test } from 'node:test';
 import { reap, until } from '../../../../test/conformance/wait.ts';
 import { openSoftDevice, type QpState } from '../../index.ts';
 import { unusedAddress } from '../fixtures/soft-pair.ts';
-import { type Fields, RoceImpostor } from './fixtures/impostor.ts';
-import { pattern, psn, Victim } from './fixtures/victim.ts';
+import { pattern, psn, QpUnderTest } from './fixtures/qp-under-test.ts';
+import { type Fields, RawRocePeer } from './fixtures/raw-peer.ts';
 import { operations, transports } from './opcode.ts';
 
 const { writeOnly, sendOnly, acknowledge } = operations;
@@ -14,132 +14,132 @@ const { writeOnly, sendOnly, acknowledge } = operations;
 type Fate = 'damaged' | 'malformed' | 'unexpected';
 
 /** A write that would be carried out. */
-function good(victim: Victim): Fields {
-  return { opcode: writeOnly, ...victim.at(0, 4), psn: psn(0), isAckRequested: true };
+function good(tested: QpUnderTest): Fields {
+  return { opcode: writeOnly, ...tested.at(0, 4), psn: psn(0), isAckRequested: true };
 }
 
 /** Waits until a packet was dropped for that reason and no other, and nothing came of it. */
-async function dropped(victim: Victim, fate: Fate): Promise<void> {
-  await until(`a packet is ${fate}`, () => victim.device.counters.received === 1);
-  const { damaged, malformed, unexpected, sent } = victim.device.counters;
+async function dropped(tested: QpUnderTest, fate: Fate): Promise<void> {
+  await until(`a packet is ${fate}`, () => tested.device.counters.received === 1);
+  const { damaged, malformed, unexpected, sent } = tested.device.counters;
   const expected = { damaged: 0, malformed: 0, unexpected: 0, sent: 0, [fate]: 1 };
   assert.deepEqual({ damaged, malformed, unexpected, sent }, expected);
-  assert.ok(victim.end.bytes(0, 64).every((byte) => byte === 0));
-  assert.deepEqual(reap(victim.end.receiveCq), []);
+  assert.ok(tested.end.bytes(0, 64).every((byte) => byte === 0));
+  assert.deepEqual(reap(tested.end.receiveCq), []);
 }
 
 /** What is right still gets through. */
-async function works(victim: Victim): Promise<void> {
-  victim.impostor.send(good(victim), pattern(4, 1));
-  await victim.impostor.nextPsn(psn(0), acknowledge);
-  assert.deepEqual(victim.end.bytes(0, 4), pattern(4, 1));
+async function works(tested: QpUnderTest): Promise<void> {
+  tested.rawPeer.send(good(tested), pattern(4, 1));
+  await tested.rawPeer.nextPsn(psn(0), acknowledge);
+  assert.deepEqual(tested.end.bytes(0, 4), pattern(4, 1));
 }
 
-const wrongs: readonly [name: string, fate: Fate, send: (victim: Victim) => void][] = [
-  ['an empty datagram', 'damaged', ({ impostor }) => impostor.sendBytes(new Uint8Array(0))],
-  ['a datagram of one byte', 'damaged', ({ impostor }) => impostor.sendBytes(Uint8Array.of(4))],
-  ['a datagram of zeros', 'damaged', ({ impostor }) => impostor.sendBytes(new Uint8Array(64))],
-  ['the longest datagram there is', 'damaged', ({ impostor }) => impostor.sendBytes(new Uint8Array(65_507))],
+const wrongs: readonly [name: string, fate: Fate, send: (tested: QpUnderTest) => void][] = [
+  ['an empty datagram', 'damaged', ({ rawPeer }) => rawPeer.sendBytes(new Uint8Array(0))],
+  ['a datagram of one byte', 'damaged', ({ rawPeer }) => rawPeer.sendBytes(Uint8Array.of(4))],
+  ['a datagram of zeros', 'damaged', ({ rawPeer }) => rawPeer.sendBytes(new Uint8Array(64))],
+  ['the longest datagram there is', 'damaged', ({ rawPeer }) => rawPeer.sendBytes(new Uint8Array(65_507))],
   [
     'a packet with a flipped bit',
     'damaged',
-    (victim) => {
-      const bytes = victim.impostor.seal(good(victim), pattern(4));
+    (tested) => {
+      const bytes = tested.rawPeer.seal(good(tested), pattern(4));
       bytes[30] ^= 4;
-      victim.impostor.sendBytes(bytes);
+      tested.rawPeer.sendBytes(bytes);
     },
   ],
   [
     'a packet without its last four bytes',
     'damaged',
-    (victim) => victim.impostor.sendBytes(victim.impostor.seal(good(victim), pattern(4)).slice(0, -4)),
+    (tested) => tested.rawPeer.sendBytes(tested.rawPeer.seal(good(tested), pattern(4)).slice(0, -4)),
   ],
   [
     'a packet with something behind it',
     'damaged',
-    (victim) => victim.impostor.sendBytes(Uint8Array.of(...victim.impostor.seal(good(victim), pattern(4)), 0, 0, 0, 0)),
+    (tested) => tested.rawPeer.sendBytes(Uint8Array.of(...tested.rawPeer.seal(good(tested), pattern(4)), 0, 0, 0, 0)),
   ],
-  ['an unknown operation', 'malformed', (victim) => victim.impostor.send({ ...good(victim), opcode: 0x1f })],
-  ['an unknown transport', 'malformed', (victim) => victim.impostor.send({ ...good(victim), opcode: 0x84 })],
+  ['an unknown operation', 'malformed', (tested) => tested.rawPeer.send({ ...good(tested), opcode: 0x1f })],
+  ['an unknown transport', 'malformed', (tested) => tested.rawPeer.send({ ...good(tested), opcode: 0x84 })],
   [
     'another transport version',
     'malformed',
-    (victim) => victim.impostor.send({ ...good(victim), version: 1 }, pattern(4)),
+    (tested) => tested.rawPeer.send({ ...good(tested), version: 1 }, pattern(4)),
   ],
   [
     'an acknowledgement with a payload',
     'malformed',
-    (victim) => victim.impostor.send({ ...good(victim), opcode: acknowledge }, pattern(4)),
+    (tested) => tested.rawPeer.send({ ...good(tested), opcode: acknowledge }, pattern(4)),
   ],
-  ['an unknown QP', 'unexpected', (victim) => victim.impostor.send({ ...good(victim), destQp: 1 }, pattern(4))],
-  ['another partition', 'unexpected', (victim) => victim.impostor.send({ ...good(victim), pkey: 0x8001 }, pattern(4))],
+  ['an unknown QP', 'unexpected', (tested) => tested.rawPeer.send({ ...good(tested), destQp: 1 }, pattern(4))],
+  ['another partition', 'unexpected', (tested) => tested.rawPeer.send({ ...good(tested), pkey: 0x8001 }, pattern(4))],
   [
     'an unreliable connection',
     'unexpected',
-    (victim) => victim.impostor.send({ ...good(victim), opcode: transports.uc | writeOnly }, pattern(4)),
+    (tested) => tested.rawPeer.send({ ...good(tested), opcode: transports.uc | writeOnly }, pattern(4)),
   ],
   [
     'a datagram for a connected QP',
     'unexpected',
-    (victim) => victim.impostor.send({ ...good(victim), opcode: transports.ud | sendOnly }, pattern(4)),
+    (tested) => tested.rawPeer.send({ ...good(tested), opcode: transports.ud | sendOnly }, pattern(4)),
   ],
 ];
 
 describe('RoCE port', () => {
   for (const [name, fate, send] of wrongs) {
     test(`${name} is dropped and counted as ${fate}`, async () => {
-      using victim = new Victim();
-      victim.end.receive(1, 0, 64);
-      send(victim);
-      await dropped(victim, fate);
-      await works(victim);
+      using tested = new QpUnderTest();
+      tested.end.receive(1, 0, 64);
+      send(tested);
+      await dropped(tested, fate);
+      await works(tested);
     });
   }
 
   test('a limited member of the partition is heard', async () => {
-    using victim = new Victim();
-    victim.impostor.send({ ...good(victim), pkey: 0x7fff }, pattern(4));
-    await victim.impostor.nextPsn(psn(0), acknowledge);
+    using tested = new QpUnderTest();
+    tested.rawPeer.send({ ...good(tested), pkey: 0x7fff }, pattern(4));
+    await tested.rawPeer.nextPsn(psn(0), acknowledge);
   });
 
   test('a packet from another address is dropped, right as it may be', async () => {
-    using victim = new Victim();
-    const address = victim.device.port().gids[0]?.replace('::ffff:', '') ?? '';
-    using stranger = new RoceImpostor(address);
-    stranger.victimQp = victim.end.qp.number;
-    stranger.send(good(victim), pattern(4));
-    await dropped(victim, 'unexpected');
-    assert.deepEqual(await stranger.settled(20), []);
-    await works(victim);
+    using tested = new QpUnderTest();
+    const address = tested.device.port().gids[0]?.replace('::ffff:', '') ?? '';
+    using unknownPeer = new RawRocePeer(address);
+    unknownPeer.testedQp = tested.end.qp.number;
+    unknownPeer.send(good(tested), pattern(4));
+    await dropped(tested, 'unexpected');
+    assert.deepEqual(await unknownPeer.settled(20), []);
+    await works(tested);
   });
 
   for (const state of ['RESET', 'INIT', 'ERR'] as const satisfies QpState[]) {
     test(`a QP in ${state} hears nothing`, async () => {
-      using victim = new Victim({ state });
-      victim.impostor.send(good(victim), pattern(4));
-      await dropped(victim, 'unexpected');
+      using tested = new QpUnderTest({ state });
+      tested.rawPeer.send(good(tested), pattern(4));
+      await dropped(tested, 'unexpected');
     });
   }
 
   test('packets for a QP that was closed are dropped', async () => {
-    using victim = new Victim();
-    victim.end.qp.close();
-    victim.impostor.send(good(victim), pattern(4));
-    await dropped(victim, 'unexpected');
+    using tested = new QpUnderTest();
+    tested.end.qp.close();
+    tested.rawPeer.send(good(tested), pattern(4));
+    await dropped(tested, 'unexpected');
   });
 
   test('a packet with other congestion marks than it was sent with is whole', async () => {
-    using victim = new Victim();
-    const bytes = victim.impostor.seal(good(victim), pattern(4));
+    using tested = new QpUnderTest();
+    const bytes = tested.rawPeer.seal(good(tested), pattern(4));
     bytes[4] = 0xc0;
-    victim.impostor.sendBytes(bytes);
-    await victim.impostor.nextPsn(psn(0), acknowledge);
+    tested.rawPeer.sendBytes(bytes);
+    await tested.rawPeer.nextPsn(psn(0), acknowledge);
   });
 
   test('what was received and sent is counted', async () => {
-    using victim = new Victim();
-    await works(victim);
-    assert.deepEqual(victim.device.counters, {
+    using tested = new QpUnderTest();
+    await works(tested);
+    assert.deepEqual(tested.device.counters, {
       received: 1,
       damaged: 0,
       malformed: 0,
@@ -170,11 +170,11 @@ describe('RoCE port', () => {
   });
 
   test('a peer of the other family cannot be reached, and that is said', () => {
-    using victim = new Victim({ state: 'INIT' });
+    using tested = new QpUnderTest({ state: 'INIT' });
     const path = { gid: 'fe80::1' };
     const rest = { pathMtu: 1024, destQpNumber: 5, rqPsn: 0, maxDestRdAtomic: 1, minRnrTimer: 1 } as const;
-    assert.throws(() => victim.end.qp.modify('RTR', { path, ...rest }), /speaks IPv4 only/);
-    assert.equal(victim.end.qp.state, 'INIT');
-    assert.throws(() => victim.end.pd.createAh(path), /speaks IPv4 only/);
+    assert.throws(() => tested.end.qp.modify('RTR', { path, ...rest }), /speaks IPv4 only/);
+    assert.equal(tested.end.qp.state, 'INIT');
+    assert.throws(() => tested.end.pd.createAh(path), /speaks IPv4 only/);
   });
 });

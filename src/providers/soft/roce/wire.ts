@@ -32,11 +32,11 @@ import { RoceUdQp } from './ud-qp.ts';
 
 const MAX_PEERS = 4096;
 const PLACES = 32;
-/** As long as little comes: to ask for many takes longer than to receive one. */
+/** While little comes: a system call for many datagrams takes longer than one for a single datagram. */
 const FEW_PLACES = 2;
 /** A datagram, or as many as the kernel puts into one. */
 const PLACE_BYTES = 65_536;
-/** So that one turn comes to an end however fast packets come. */
+/** Bounds a turn, however fast packets come. */
 const BATCHES_A_TURN = 8;
 const BUFFER_BYTES = 8 << 20;
 const mtus: readonly Mtu[] = [4096, 2048, 1024, 512, 256];
@@ -137,7 +137,7 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
     return { ...this.#counters, ...this.transmitter.counters };
   }
 
-  /** There is nobody to look for: packets just go. */
+  /** No connection is needed: packets are just sent. */
   establish(): void {}
 
   wanted(): void {}
@@ -181,7 +181,7 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
     try {
       return this.#places.receive(this.#socket, places);
     } catch (error) {
-      // What an earlier datagram met on its way, told late; the peer's silence tells the rest.
+      // An ICMP error of an earlier datagram, told late; the retransmission timers handle the loss.
       if (error instanceof SystemError) return 0;
       throw error;
     }
@@ -197,7 +197,7 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
       // An event's listener may have closed the device.
       if (this.#socket.isClosed) return;
     }
-    // Answers are made of what is in memory, so what came before them must be there.
+    // Answers are made from memory, so data that came before them must be copied first.
     this.copies.run();
     for (let qp = this.#touched.shift(); qp !== undefined; qp = this.#touched.shift()) {
       if (qp.onBatch()) this.#host.kick(qp);
@@ -209,7 +209,7 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
     const offset = this.#places.offset(place);
     const length = this.#places.length(place);
     const address = this.#places.addressOffset(place);
-    // One without bytes counts, too.
+    // An empty datagram counts as well.
     const each = this.#places.segmentBytes(place) || Math.max(1, length);
     if (this.#places.isCut(place)) this.#counters.cut++;
     else {
@@ -219,7 +219,7 @@ export class RoceWire implements Wire<RoceQp>, RocePort {
     }
   }
 
-  /** Everything is checked here before a QP sees it: anybody may send to this port. */
+  /** Checks every packet before a QP gets it, because any host may send to this port. */
   #onPacket(index: number): void {
     const counters = this.#counters;
     counters.received++;

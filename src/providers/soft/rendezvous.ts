@@ -1,4 +1,4 @@
-// How two QPs find each other: who calls whom, what they say first, and who is kept waiting for a QP that is not ready.
+// The rendezvous of two QPs: which of them dials, the hello that both send, and which hello a QP expects.
 
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
 import { type FaultPlan, isLossy } from './fault-plan.ts';
@@ -9,9 +9,9 @@ export const HELLO_BYTES = 64;
 const MAGIC = 0x3148_524d; // "MRH1"
 
 export interface Hello {
-  /** 0: a question or a yes; otherwise why not. */
+  /** 0, or why the acceptor refuses. */
   readonly refusal: number;
-  /** This side's fault plan loses frames: both send again after a time, and check sums. */
+  /** This side's fault plan loses frames: both sides then retransmit after a time, and check sums. */
   readonly isLossy: boolean;
   readonly fromQp: number;
   readonly toQp: number;
@@ -50,41 +50,41 @@ export function decodeHello(bytes: Uint8Array): Hello | undefined {
   };
 }
 
-/** Where a device is. */
-export interface Place {
+/** The address of a device. */
+interface DeviceAddress {
   readonly gid: Gid;
   readonly lid: number;
 }
 
-function key({ gid, lid }: Place, qpNumber: number): string {
+function key({ gid, lid }: DeviceAddress, qpNumber: number): string {
   return `${formatGid(gidBytes(gid))} ${lid} ${qpNumber}`;
 }
 
-/** Of two that look for each other, exactly one calls. */
-export function isDialer(here: Place, qp: LinkedQp): boolean {
-  const { peerName } = qp;
-  if (peerName === undefined) return false;
-  const there = { gid: peerName.path.gid, lid: peerName.path.lid ?? 0 };
-  return key(here, qp.number) < key(there, peerName.qpNumber);
+/** Exactly one of two QPs dials. */
+export function isDialer(here: DeviceAddress, qp: LinkedQp): boolean {
+  const { peerAddress } = qp;
+  if (peerAddress === undefined) return false;
+  const there = { gid: peerAddress.path.gid, lid: peerAddress.path.lid ?? 0 };
+  return key(here, qp.number) < key(there, peerAddress.qpNumber);
 }
 
-/** Whether the one who says hello is the one the QP was told to expect. */
+/** Whether a hello comes from the peer that the QP was connected to by `modify`. */
 export function isExpected(qp: LinkedQp, hello: Hello): boolean {
-  const { peerName } = qp;
-  if (peerName === undefined || qp.number !== hello.toQp || qp.link !== undefined) return false;
-  const expected = key({ gid: peerName.path.gid, lid: peerName.path.lid ?? 0 }, peerName.qpNumber);
+  const { peerAddress } = qp;
+  if (peerAddress === undefined || qp.number !== hello.toQp || qp.link !== undefined) return false;
+  const expected = key({ gid: peerAddress.path.gid, lid: peerAddress.path.lid ?? 0 }, peerAddress.qpNumber);
   return expected === key({ gid: hello.fromGid, lid: hello.fromLid }, hello.fromQp);
 }
 
-export function helloFrom(here: Place, qp: LinkedQp, faults: FaultPlan | undefined): Hello {
+export function helloFrom(here: DeviceAddress, qp: LinkedQp, faults: FaultPlan | undefined): Hello {
   const { gid, lid } = here;
-  const toQp = qp.peerName?.qpNumber ?? 0;
+  const toQp = qp.peerAddress?.qpNumber ?? 0;
   return { refusal: 0, isLossy: isLossy(faults), fromQp: qp.number, toQp, fromLid: lid, fromGid: gid };
 }
 
-/** A caller whose QP here is not ready yet waits this long. */
-export const PARKED_NS = 10e9;
-/** More callers than this are sent away. */
-export const MAX_PARKED = 4096;
-/** How long a caller waits before it calls again. */
+/** How long an accepted connection waits for its QP. */
+export const MAX_PENDING_NS = 10e9;
+/** More accepted connections than this are closed at once. */
+export const MAX_PENDING = 4096;
+/** How long a dialer waits before it dials again. */
 export const REDIAL_NS = 5e6;

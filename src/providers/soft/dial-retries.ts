@@ -1,7 +1,7 @@
-// QPs that look for their peers: when to call again, and when to give up.
+// When a QP that is not connected dials again, and when it gives up.
 
 import type { LinkedQp } from './linked-qp.ts';
-import { REDIAL_NS } from './meeting.ts';
+import { REDIAL_NS } from './rendezvous.ts';
 import type { WireHost } from './wire.ts';
 
 interface Keys {
@@ -10,7 +10,7 @@ interface Keys {
   hasDeadline: boolean;
 }
 
-export class Searches {
+export class DialRetries {
   readonly #host: WireHost<LinkedQp>;
   readonly #keys = new Map<LinkedQp, Keys>();
 
@@ -18,19 +18,19 @@ export class Searches {
     this.#host = host;
   }
 
-  /** The QP has requests and no link: from now on its patience runs out, as its retries would on a device of metal. */
+  /** The QP has requests and no link: it fails after the time that its retries would take on a hardware device. */
   wanted(qp: LinkedQp): void {
     const keys = this.#keysOf(qp);
-    if (!qp.isWanting || keys.hasDeadline || qp.patienceNs === 0) return;
+    if (!qp.needsLink || keys.hasDeadline || qp.connectTimeoutNs === 0) return;
     keys.hasDeadline = true;
-    this.#host.schedule(keys.deadline, qp.patienceNs, () => {
-      if (qp.link === undefined) qp.onBroken('nobody answered');
+    this.#host.schedule(keys.deadline, qp.connectTimeoutNs, () => {
+      if (qp.link === undefined) qp.onBroken('the peer did not answer');
     });
   }
 
-  redial(qp: LinkedQp, call: () => void): void {
+  redial(qp: LinkedQp, dial: () => void): void {
     if (qp.state === 'ERR' || qp.state === 'RESET') return;
-    this.#host.schedule(this.#keysOf(qp).redial, REDIAL_NS, call);
+    this.#host.schedule(this.#keysOf(qp).redial, REDIAL_NS, dial);
   }
 
   stop(qp: LinkedQp): void {

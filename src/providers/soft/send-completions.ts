@@ -1,10 +1,10 @@
-// What became of posted requests: told in the send CQ, where somebody wants to know.
+// Completions of posted requests: pushed to the send CQ if the request is signalled or failed.
 
 import { completionOpcodes, completionStatuses, sendFlags, sendOpcodes, sendRow } from '../../verbs/index.ts';
 import type { SoftCq } from './completion-queue.ts';
 import type { SendQueue } from './send-queue.ts';
 
-/** By opcode of the request. */
+/** Completion opcodes by the opcode of the request. */
 const completionOpcodeOf = [
   completionOpcodes.send,
   completionOpcodes.send,
@@ -15,7 +15,7 @@ const completionOpcodeOf = [
   completionOpcodes.compareSwap,
 ];
 
-export class Outcomes {
+export class SendCompletions {
   readonly #owner: { readonly number: number; fail(reason: string): void };
   readonly #cq: SoftCq;
   readonly #queue: SendQueue;
@@ -41,7 +41,7 @@ export class Outcomes {
     this.done(this.#queue.words, this.#queue.rowOf(entry), status, this.#queue.bytesOf(entry));
   }
 
-  /** Whether somebody waits for the request in this row of the queue. */
+  /** Whether the request in this row of the queue gets a completion when it succeeds. */
   isSignaled(row: number): boolean {
     return this.#signalAll || (this.#queue.words[row + sendRow.flags] & sendFlags.signaled) !== 0;
   }
