@@ -92,7 +92,7 @@ describe('a peer process', () => {
       // Never yields to the event loop as long as there are completions: polling alone must do.
       const startMs = performance.now();
       while (qp.state !== 'ERR') {
-        assert.ok(performance.now() - startMs < 5000, 'the death was not noticed');
+        assert.ok(performance.now() - startMs < 5000, 'the end of the peer was not detected');
         await step();
       }
       const rest = await end.sent(posted - completed);
@@ -106,7 +106,7 @@ describe('a peer process', () => {
       await using other = await startPeer(device, { wire, runtimeDir });
       const { end, card } = other;
       end.receive(7, 0, 64);
-      // A QP that never met its peer cannot miss it.
+      // A QP that was never connected cannot see its peer end.
       end.post((batch) => batch.write(1, card.address, card.rkey).sge(...end.at(0, 8)));
       assert.deepEqual(await end.sentStatuses(), ['1:SUCCESS']);
       const seen: Completion[] = [];
