@@ -1,8 +1,7 @@
 // Opening the two ends of a stream between hosts.
 
-import { readFile } from 'node:fs/promises';
 import { UsageError } from '../../errors.ts';
-import { type ControlSecurity, checkSecurity } from '../../tls/index.ts';
+import { type ControlSecurity, checkSecurity, readTlsMaterial } from '../../tls/index.ts';
 import type { BlockQueue } from '../stream/index.ts';
 import { Consumer, checkOptions, createStreamQueue, Producer, type StreamOptions } from '../stream/index.ts';
 import { EngineClient } from './engine/client.ts';
@@ -132,18 +131,8 @@ async function commonSettings({
 
 async function securityOf(tls: StreamTls | undefined): Promise<ControlSecurity> {
   if (tls === undefined) return { kind: 'insecure' };
-  const [ca = '', cert = '', key = ''] = await Promise.all(
-    [tls.ca, tls.cert, tls.key].map(async (path) => {
-      try {
-        return await readFile(path, 'utf8');
-      } catch (error) {
-        throw new UsageError(`read ${path} for the TLS of a stream: ${(error as NodeJS.ErrnoException).code}`, {
-          cause: error,
-        });
-      }
-    }),
-  );
-  const security = { kind: 'tls', ca, cert, key } as const;
+  const { ca, cert, key } = await readTlsMaterial(tls);
+  const security = { kind: 'tls', ca: ca.toString(), cert: cert.toString(), key: key.toString() } as const;
   checkSecurity(security);
   return security;
 }

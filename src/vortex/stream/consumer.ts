@@ -2,47 +2,21 @@
 
 import type { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
-import type { PagerCounters } from '../../native/index.ts';
 import type { BlockQueue } from './block-queue.ts';
 import { BlockReader } from './block-reader.ts';
 import type { Connection } from './connection.ts';
 import { nodeReadable } from './node-streams.ts';
 import type { StreamOptions } from './options.ts';
-import { StreamEnd } from './stream-end.ts';
+import { ProgramEnd } from './program-end.ts';
 import { webReadable } from './web-streams.ts';
-import type { ArrayType } from './window.ts';
 
 /**
  * A program uses it in one form: the window (`bytes`, `array`, `view`), `blocks()`, `readable()` or `webReadable()`.
  * When the stream fails, the window shows zeroes, `done()` rejects and the next call throws a VortexError.
  */
-export class Consumer implements AsyncDisposable {
-  readonly #end: StreamEnd;
-
-  /** Takes over queue and connection, and closes them. */
+export class Consumer extends ProgramEnd {
   constructor(queue: BlockQueue, options: StreamOptions, connection: Connection) {
-    this.#end = new StreamEnd({ role: 'consumer', queue, options, connection });
-  }
-
-  /** Undefined until it is known: the producer may tell it only when it finishes. */
-  get sizeBytes(): number | undefined {
-    this.#end.throwIfFailed();
-    return this.#end.queue.sizeBytes;
-  }
-
-  /** The whole stream as memory, made on first use. Touching it blocks the thread until the bytes are there. */
-  get bytes(): Uint8Array<ArrayBuffer> {
-    return this.array(Uint8Array<ArrayBuffer>);
-  }
-
-  /** The whole stream as elements, from the first on. */
-  array<T>(type: ArrayType<T>): T {
-    return this.#end.window().array(type);
-  }
-
-  /** A part of the stream: one array of more than 2^31 elements is slow in V8, several smaller ones are not. */
-  view<T>(type: ArrayType<T>, firstElement: number, count: number): T {
-    return this.#end.window().view(type, firstElement, count);
+    super({ role: 'consumer', queue, options, connection });
   }
 
   /**
@@ -50,11 +24,11 @@ export class Consumer implements AsyncDisposable {
    * lie past the end (false). Throws when the stream fails.
    */
   reaches(offset: number): boolean {
-    this.#end.window();
-    const { queue } = this.#end;
+    this.end.window();
+    const { queue } = this.end;
     let isThere = false;
     queue.sleepUntil(() => {
-      this.#end.throwIfFailed();
+      this.end.throwIfFailed();
       const { sizeBytes } = queue;
       isThere = sizeBytes === undefined ? queue.committed * queue.blockBytes > offset : offset < sizeBytes;
       return isThere || sizeBytes !== undefined;
@@ -62,65 +36,43 @@ export class Consumer implements AsyncDisposable {
     return isThere;
   }
 
-  /**
-   * Whether system calls (fs.writeSync, sockets) may read from the window as well. One call should cover no more than
-   * `revisitBlocks` blocks: some touch all pages first and come back to copy.
-   */
-  get servesSystemCalls(): boolean {
-    return this.#end.window().servesSystemCalls;
-  }
-
-  /** What the pager did so far; undefined in other forms. */
-  get counters(): PagerCounters | undefined {
-    return this.#end.openWindow?.counters;
-  }
-
-  /** The error with which the stream has failed, if it has. */
-  get failure(): Error | undefined {
-    return this.#end.failure;
-  }
-
   blocks(): BlockReader {
-    this.#end.choose('blocks');
-    return new BlockReader(this.#end);
+    this.end.choose('blocks');
+    return new BlockReader(this.end);
   }
 
   readable(): Readable {
-    this.#end.choose('node stream');
-    return nodeReadable(new BlockReader(this.#end), () => this.close());
+    this.end.choose('node stream');
+    return nodeReadable(new BlockReader(this.end), () => this.close());
   }
 
   webReadable(): ReadableStream<Uint8Array> {
-    this.#end.choose('web stream');
-    return webReadable(new BlockReader(this.#end), () => this.close());
+    this.end.choose('web stream');
+    return webReadable(new BlockReader(this.end), () => this.close());
   }
 
   /**
    * The program has read what it wants: releases the blocks of the window, lets the rest of the stream pass unread, and
    * resolves when everything is through. Rejects when the stream fails.
    */
-  async done(): Promise<void> {
-    this.#end.throwIfFailed();
-    this.#end.openWindow?.finish(Number.MAX_SAFE_INTEGER);
-    await this.#end.untilComplete();
+  override async done(): Promise<void> {
+    this.end.throwIfFailed();
+    this.end.openWindow?.finish(Number.MAX_SAFE_INTEGER);
+    await this.end.untilComplete();
   }
 
   /** Frees everything. A stream that was not read to its end fails at the other end. */
-  async close(): Promise<void> {
-    if (this.#end.isClosed) return;
-    const { queue, openWindow } = this.#end;
+  override async close(): Promise<void> {
+    if (this.end.isClosed) return;
+    const { queue, openWindow } = this.end;
     const isAtEnd = this.#hasReachedEnd();
     if (isAtEnd) openWindow?.finish(Number.MAX_SAFE_INTEGER);
-    await this.#end.close(isAtEnd || queue.isComplete, () => queue.isComplete);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
+    await this.end.close(isAtEnd || queue.isComplete, () => queue.isComplete);
   }
 
   /** Everything has arrived, and the program has touched the last block. */
   #hasReachedEnd(): boolean {
-    const { queue, openWindow } = this.#end;
+    const { queue, openWindow } = this.end;
     const { totalBlocks } = queue;
     const top = openWindow?.counters?.topBlock ?? -1;
     return totalBlocks !== undefined && queue.committed >= totalBlocks && top >= totalBlocks - 1;

@@ -11,7 +11,7 @@ import { Window } from './window.ts';
 /** How a program uses its end. It chooses by the first call and keeps to it. */
 type Form = 'window' | 'blocks' | 'node stream' | 'web stream';
 
-interface StreamEndParts {
+export interface StreamEndParts {
   readonly role: Role;
   readonly queue: BlockQueue;
   readonly options: StreamOptions;
