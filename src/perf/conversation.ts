@@ -1,12 +1,12 @@
-// The TCP connection beside the queue pairs: how client and server meet, and notice that the other is gone.
+// The TCP connection beside the queue pairs: client and server exchange parameters on it, and see when the peer is gone.
 
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { MillraceError, UsageError } from '../errors.ts';
 import { readLine, writeLine } from '../json-lines/index.ts';
 
-/** A peer that says nothing for so long while it should is not coming. */
-const patienceMs = 10_000;
+/** How long to wait for the next line of the peer. */
+const timeoutMs = 10_000;
 
 export class Conversation implements Disposable {
   readonly socket: Socket;
@@ -18,13 +18,16 @@ export class Conversation implements Disposable {
     this.#signal = signal;
     socket.setNoDelay(true);
     socket.setKeepAlive(true, 1000);
-    const note = (): void => {
-      this.#end ??= new MillraceError('MILLRACE_ERR_FAILED', 'perf: the peer went away before the test was over');
+    const onEnd = (): void => {
+      this.#end ??= new MillraceError(
+        'MILLRACE_ERR_FAILED',
+        'perf: the peer closed its connection before the test was over',
+      );
     };
-    // Stays for good: an error of the connection is its end, and told when somebody looks.
-    socket.on('error', note);
-    socket.on('close', note);
-    socket.on('end', note);
+    // The listeners stay: an error ends the connection, and `check` throws it.
+    socket.on('error', onEnd);
+    socket.on('close', onEnd);
+    socket.on('end', onEnd);
   }
 
   /** The address by which the peer reaches this machine. */
@@ -36,36 +39,36 @@ export class Conversation implements Disposable {
     writeLine(this.socket, value);
   }
 
-  /** What the peer says next, within some seconds. */
+  /** The peer's next line, which must come within `timeoutMs`. */
   async hear(): Promise<unknown> {
     using limit = this.timeLimit();
     return await readLine(this.socket, { signal: limit.signal });
   }
 
-  /** What the peer says next, whenever. */
+  /** The peer's next line, without a time limit. */
   async hearEventually(): Promise<unknown> {
     return readLine(this.socket, { signal: this.#signal });
   }
 
-  /** A signal for what must not take long. */
+  /** A signal that aborts after `timeoutMs`. */
   timeLimit(): { readonly signal: AbortSignal } & Disposable {
-    return timeLimit(this.#signal, 'the peer says nothing');
+    return timeLimit(this.#signal, 'the peer does not answer');
   }
 
-  /** Throws when the user wants to stop or the peer is gone. */
+  /** Throws when the run was aborted or the peer is gone. */
   check(): void {
     this.#signal.throwIfAborted();
     if (this.#end !== undefined) throw this.#end;
   }
 
-  /** What was told is still sent. */
+  /** Lines that were told are still sent. */
   [Symbol.dispose](): void {
     this.socket.end(() => this.socket.destroy());
     this.socket.unref();
   }
 }
 
-/** Waits for one client. `onListening` is called when there is something to connect to. */
+/** Waits for one client. `onListening` is called with the port once it can connect. */
 export async function accept(
   port: number,
   signal: AbortSignal,
@@ -81,7 +84,7 @@ export async function accept(
     return new Conversation(socket, signal);
   } catch (error) {
     if (codeOf(error) !== 'EADDRINUSE' && codeOf(error) !== 'EACCES') throw error;
-    const reason = codeOf(error) === 'EACCES' ? 'it needs more rights' : 'it is in use';
+    const reason = codeOf(error) === 'EACCES' ? 'not permitted' : 'it is in use';
     throw new MillraceError('MILLRACE_ERR_FAILED', `listen on port ${port}: ${reason}; choose another with -p`, {
       cause: error,
     });
@@ -113,9 +116,9 @@ export async function dial(host: string, port: number, test: string, signal: Abo
 
 function timeLimit(outer: AbortSignal, reason: string): { readonly signal: AbortSignal } & Disposable {
   const controller = new AbortController();
-  const giveUp = (): void =>
-    controller.abort(new MillraceError('MILLRACE_ERR_FAILED', `perf: ${reason} (waited ${patienceMs / 1000} s)`));
-  const timer = setTimeout(giveUp, patienceMs);
+  const onTimeout = (): void =>
+    controller.abort(new MillraceError('MILLRACE_ERR_FAILED', `perf: ${reason} (waited ${timeoutMs / 1000} s)`));
+  const timer = setTimeout(onTimeout, timeoutMs);
   return { signal: AbortSignal.any([outer, controller.signal]), [Symbol.dispose]: () => clearTimeout(timer) };
 }
 

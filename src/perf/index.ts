@@ -23,5 +23,5 @@ export {
 export { type PerfDocument, tableOf } from './report.ts';
 export { requestRows } from './rows.ts';
 export { type ClientOptions, type PerfOptions, runClient, runServer } from './run.ts';
-export { openPerfDevice, type Session, startSession } from './session.ts';
+export { connectSetup, openPerfDevice, type PerfSetup } from './setup.ts';
 export { summarizeSamples } from './statistics.ts';

@@ -1,29 +1,29 @@
-// Latency: one message goes there and one comes back, or one atomic is waited for, again and again.
+// Latency: round trips of one message each, or atomics that are waited for, one after the other.
 
 import { monotonicNs } from '../native/index.ts';
 import { completionOpcodes, type SendBatch } from '../providers/index.ts';
 import type { Pace } from './pace.ts';
 import { ReceiveRefill, requestRows } from './rows.ts';
-import type { Session } from './session.ts';
+import type { PerfSetup } from './setup.ts';
 
-/** What tells that the answer is there: the last byte of our memory, a receive, or the request's own completion. */
+/** What shows that the answer has arrived: the last byte of the target memory, a receive, or the completion of the request. */
 type Answer = 'memory' | 'receive' | 'completion';
 
 const maxSamples = 1 << 22;
 const warmUps = 1000;
-/** Looks at the memory between two polls. The soft wires move bytes inside of poll. */
-const looksPerPoll = 64;
-const pollsPerLook = 64;
-const tripsPerLook = 64;
+/** Loads of the memory between two polls. Soft devices are driven: they move bytes inside of poll. */
+const loadsPerPoll = 64;
+const pollsPerCheck = 64;
+const tripsPerCheck = 64;
 
 export interface LatencyFigures {
   readonly iterations: number;
-  /** Of one way; for atomics of the whole way. */
+  /** Half a round trip each; for atomics the whole one. */
   readonly samplesNs: Float64Array;
 }
 
 export class RoundTrips implements Disposable {
-  readonly #session: Session;
+  readonly #setup: PerfSetup;
   readonly #pace: Pace;
   readonly #answer: Answer;
   readonly #undo = new DisposableStack();
@@ -39,30 +39,30 @@ export class RoundTrips implements Disposable {
   #inFlight = 0;
   #posts = 0;
   #answers = 0;
-  /** Answers that were waited for. */
+  /** Answers that have arrived. */
   #trips = 0;
   #measured = 0;
   #isWaiting = false;
   #startNs = 0;
 
-  constructor(session: Session, pace: Pace, samples: number) {
-    const { test, txDepth, sizeBytes } = session.parameters;
-    this.#session = session;
+  constructor(setup: PerfSetup, pace: Pace, samples: number) {
+    const { test, txDepth, sizeBytes } = setup.parameters;
+    this.#setup = setup;
     this.#pace = pace;
     this.#answer = test === 'write-lat' ? 'memory' : test === 'send-lat' ? 'receive' : 'completion';
     this.#period = this.#answer === 'completion' ? 1 : Math.max(1, Math.min(32, txDepth >> 1));
-    this.#signaled = this.#undo.use(requestRows(session, 0, 1));
-    this.#quiet = this.#undo.use(requestRows(session, 0, 1, false));
-    this.#refill = this.#undo.use(new ReceiveRefill(session, session.qps[0]));
-    this.#sent = session.source.bytes;
-    this.#arrived = session.target.bytes;
+    this.#signaled = this.#undo.use(requestRows(setup, 0, 1));
+    this.#quiet = this.#undo.use(requestRows(setup, 0, 1, false));
+    this.#refill = this.#undo.use(new ReceiveRefill(setup, setup.qps[0]));
+    this.#sent = setup.source.bytes;
+    this.#arrived = setup.target.bytes;
     this.#last = sizeBytes - 1;
     this.#samples = new Float64Array(Math.min(samples, maxSamples));
   }
 
-  /** The client: asks, waits, and notes how long it took. True when done, false when a pause is due. */
+  /** The client: sends, waits and records how long it took. True when done, false when a pause is due. */
   ask(trips: number, untilNs: number, isMeasured: boolean): boolean {
-    // A pause while nothing was under way is nobody's latency.
+    // A pause without a message in flight is no latency.
     if (!this.#isWaiting) this.#startNs = monotonicNs();
     while (this.#trips < trips) {
       if (!this.#isWaiting) this.#post();
@@ -73,7 +73,7 @@ export class RoundTrips implements Disposable {
       if (isMeasured) this.#samples[this.#measured++ % this.#samples.length] = nowNs - this.#startNs;
       this.#startNs = nowNs;
       if (nowNs > untilNs) return true;
-      if (this.#trips % tripsPerLook === 0 && this.#pace.isDue(this.#trips)) return this.#trips === trips;
+      if (this.#trips % tripsPerCheck === 0 && this.#pace.isDue(this.#trips)) return this.#trips === trips;
     }
     return true;
   }
@@ -82,7 +82,7 @@ export class RoundTrips implements Disposable {
   answer(): void {
     while (this.#awaitAnswer()) {
       this.#post();
-      if (this.#trips % tripsPerLook === 0 && this.#pace.isDue(this.#trips)) return;
+      if (this.#trips % tripsPerCheck === 0 && this.#pace.isDue(this.#trips)) return;
     }
   }
 
@@ -90,7 +90,7 @@ export class RoundTrips implements Disposable {
     return this.#trips;
   }
 
-  /** What was measured since the last call, until the next. */
+  /** The samples since the last call, valid until the next `ask`. */
   takeFigures(): LatencyFigures {
     const iterations = this.#measured;
     const samplesNs = this.#samples.subarray(0, Math.min(iterations, this.#samples.length));
@@ -103,12 +103,13 @@ export class RoundTrips implements Disposable {
     this.#undo.dispose();
   }
 
-  /** True when the next answer is there, false when a pause is due. */
+  /** True when the next answer has arrived, false when a pause is due. */
   #awaitAnswer(): boolean {
     const expected = mark(this.#trips + 1);
     for (let polls = 1; ; polls++) {
       if (this.#answer === 'memory') {
-        for (let look = 0; look < looksPerPoll; look++) {
+        for (let load = 0; load < loadsPerPoll; load++) {
+          // Partner: the peer's WRITE, whose bytes a device stores in order of addresses.
           if (Atomics.load(this.#arrived, this.#last) !== expected) continue;
           this.#trips++;
           return true;
@@ -119,13 +120,13 @@ export class RoundTrips implements Disposable {
         this.#trips++;
         return true;
       }
-      if (polls % pollsPerLook === 0 && this.#pace.isDue(this.#trips)) return false;
+      if (polls % pollsPerCheck === 0 && this.#pace.isDue(this.#trips)) return false;
     }
   }
 
   #post(): void {
-    const qp = this.#session.qps[0];
-    while (this.#inFlight >= this.#session.parameters.txDepth) this.#poll();
+    const qp = this.#setup.qps[0];
+    while (this.#inFlight >= this.#setup.parameters.txDepth) this.#poll();
     this.#inFlight++;
     this.#posts++;
     if (this.#answer === 'memory') this.#sent[this.#last] = mark(this.#posts);
@@ -138,7 +139,7 @@ export class RoundTrips implements Disposable {
   }
 
   #poll(): void {
-    const { cq, completions, qps } = this.#session;
+    const { cq, completions, qps } = this.#setup;
     const count = cq.poll(completions);
     for (let row = 0; row < count; row++) {
       qps[0].throwIfFailed(completions, row);
@@ -153,14 +154,14 @@ export class RoundTrips implements Disposable {
   }
 }
 
-/** What the n-th message carries in its last byte: never 0, which is there from the start. */
+/** The last byte of the n-th message; never 0, which the memory has at the start. */
 function mark(message: number): number {
   return (message % 255) + 1;
 }
 
-export async function measureLatency(session: Session, pace: Pace): Promise<LatencyFigures> {
-  const { iterations, durationS } = session.parameters;
-  using trips = new RoundTrips(session, pace, durationS > 0 ? maxSamples : iterations);
+export async function measureLatency(setup: PerfSetup, pace: Pace): Promise<LatencyFigures> {
+  const { iterations, durationS } = setup.parameters;
+  using trips = new RoundTrips(setup, pace, durationS > 0 ? maxSamples : iterations);
   const warm = Math.min(warmUps, iterations);
   while (!trips.ask(warm, Number.MAX_VALUE, false)) await pace.pause();
   const untilNs = durationS > 0 ? monotonicNs() + durationS * 1e9 : Number.MAX_VALUE;
@@ -169,9 +170,9 @@ export async function measureLatency(session: Session, pace: Pace): Promise<Late
   return trips.takeFigures();
 }
 
-/** Answers until `isOver`; resolves to how often. */
-export async function answerRoundTrips(session: Session, pace: Pace, isOver: () => boolean): Promise<number> {
-  using trips = new RoundTrips(session, pace, 0);
+/** Answers until `isOver`; resolves to the number of round trips. */
+export async function answerRoundTrips(setup: PerfSetup, pace: Pace, isOver: () => boolean): Promise<number> {
+  using trips = new RoundTrips(setup, pace, 0);
   while (!isOver()) {
     trips.answer();
     await pace.pause();

@@ -1,16 +1,19 @@
-// Lets a loop that spins give the event loop a turn now and then, and ends it when nothing moves any more.
+// Lets a loop that spins give Node's event loop a turn now and then, and ends it when nothing moves any more.
 
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { MillraceError } from '../errors.ts';
 import { monotonicNs } from '../native/index.ts';
 
-/** A loop that is busy pauses this often: for signals, and for the news that the peer is gone. */
+/** A loop that moves something pauses at this interval, to see signals and the end of the peer's connection. */
 const busyNs = 100e6;
-/** One that waits pauses sooner, and leaves the processor to others for a ms: the peer may need this very one. */
+/** A loop that waits pauses sooner and sleeps for 1 ms, because the peer may need this very processor. */
 const idleNs = 2e6;
 const idleMs = 1;
-/** Where timers are coarse a nap takes much longer than asked for. Who waits less than the peer naps would nap in turn with it for ever. */
-const napsWorthWaiting = 4;
+/**
+ * With coarse timers a nap takes much longer than asked for. A loop that spins for less than the peer naps would nap in
+ * turn with it for ever, so it spins for this many naps.
+ */
+const napsToSpin = 4;
 const longestIdleNs = 20e6;
 const stalledNs = 20e9;
 
@@ -45,7 +48,7 @@ export class Pace {
     this.#check();
     this.#pausedNs = monotonicNs();
     const napNs = this.#isIdle ? this.#pausedNs - startNs : 0;
-    this.#idleNs = Math.min(longestIdleNs, Math.max(this.#idleNs, napsWorthWaiting * napNs));
+    this.#idleNs = Math.min(longestIdleNs, Math.max(this.#idleNs, napsToSpin * napNs));
     if (this.#pausedNs - this.#movedNs < stalledNs) return;
     throw new MillraceError('MILLRACE_ERR_FAILED', `perf: nothing has moved for ${stalledNs / 1e9} s`);
   }

@@ -14,7 +14,7 @@ const good = {
 } as const;
 
 describe('the parameters of a perf run', () => {
-  test('what makes no sense is refused in the letters of the command line', () => {
+  test('invalid parameters are refused, and named as on the command line', () => {
     const wrong: [object, RegExp][] = [
       [{ sizeBytes: 0 }, /-s is 0; expected 1 to 268435456/],
       [{ sizeBytes: 2 ** 30 }, /-s is 1073741824/],
@@ -35,7 +35,7 @@ describe('the parameters of a perf run', () => {
     }
   });
 
-  test('a client that runs something else, or on another wire, is told so', () => {
+  test('a client that runs another test, or on another wire, is told so', () => {
     assert.throws(
       () => decodeParameters({ v: 1, ...good, test: 'read-bw' }, good),
       /the client runs read-bw; start both/,
@@ -45,7 +45,7 @@ describe('the parameters of a perf run', () => {
     assert.throws(() => decodeParameters({ ...good }, good), /another version/);
   });
 
-  test('whatever a client says, it is understood or refused', () => {
+  test('whatever a client sends is understood or refused', () => {
     fc.assert(
       fc.property(fc.json(), (text) => {
         assert.throws(() => decodeParameters(JSON.parse(text), good), { code: 'MILLRACE_ERR_FAILED' });

@@ -20,7 +20,7 @@ export interface PerfParameters {
   readonly transport: string;
   readonly sizeBytes: number;
   readonly iterations: number;
-  /** 0: as many iterations as asked for; otherwise for so long. */
+  /** 0: `iterations` decides; otherwise the run takes this long. */
   readonly durationS: number;
   readonly queuePairs: number;
   readonly txDepth: number;
@@ -28,7 +28,7 @@ export interface PerfParameters {
 
 const atomicBytes = 8;
 
-/** Of a server that a stranger may talk to. */
+/** Any peer may connect to a server, so it accepts only these. */
 const limits: Readonly<Record<'sizeBytes' | 'iterations' | 'durationS' | 'queuePairs' | 'txDepth', [number, number]>> =
   {
     sizeBytes: [1, 256 * 1024 * 1024],
@@ -38,7 +38,7 @@ const limits: Readonly<Record<'sizeBytes' | 'iterations' | 'durationS' | 'queueP
     txDepth: [1, 4096],
   };
 
-/** What the user calls them. */
+/** The options of the command line. */
 const letters = { sizeBytes: '-s', iterations: '-n', durationS: '-D', queuePairs: '-q', txDepth: '-t' } as const;
 
 export function isLatency(test: PerfTest): boolean {
@@ -55,7 +55,7 @@ export function defaultIterations(test: PerfTest): number {
   return isLatency(test) ? 1000 : 5000;
 }
 
-/** Throws a UsageError for what makes no sense, in the letters of the command line. */
+/** Throws a UsageError that names the option of the command line. */
 export function checkParameters(parameters: PerfParameters): void {
   const problem = problemOf(parameters);
   if (problem !== undefined) throw new UsageError(`perf ${parameters.test}: ${problem}`);
@@ -74,14 +74,14 @@ function problemOf(parameters: PerfParameters): string | undefined {
   return undefined;
 }
 
-/** From the client, who may be anybody: `test` and `transport` must be the server's own. */
+/** Checks what the client sent: `test` and `transport` must be the server's own. */
 export function decodeParameters(value: unknown, own: Pick<PerfParameters, 'test' | 'transport'>): PerfParameters {
   const refuse = (reason: string): never => {
     throw new MillraceError('MILLRACE_ERR_FAILED', `perf ${own.test}: the client ${reason}`);
   };
   if (typeof value !== 'object' || value === null) return refuse('sent no parameters');
   const fields: Partial<Record<keyof PerfParameters | 'v', unknown>> = value;
-  if (fields.v !== 1) return refuse('speaks another version');
+  if (fields.v !== 1) return refuse('speaks another version of the protocol');
   if (fields.test !== own.test) {
     return refuse(`runs ${perfTests.find((test) => test === fields.test) ?? 'something else'}; start both sides alike`);
   }
@@ -91,5 +91,5 @@ export function decodeParameters(value: unknown, own: Pick<PerfParameters, 'test
   const { sizeBytes, iterations, durationS, queuePairs, txDepth } = fields;
   const parameters = { ...own, sizeBytes, iterations, durationS, queuePairs, txDepth } as PerfParameters;
   const problem = problemOf(parameters);
-  return problem === undefined ? parameters : refuse(`asks for nonsense: ${problem}`);
+  return problem === undefined ? parameters : refuse(`sent invalid parameters: ${problem}`);
 }

@@ -12,7 +12,7 @@ const here = { lid: 0, qpNumber: 0x11, psn: 0xad10c, gid: '::ffff:10.7.0.1' };
 const text = '0000:000011:0ad10c:00000000000000000000ffff0a070001\0';
 
 describe('the exchange of ibv_rc_pingpong', () => {
-  test('what is no address is refused', () => {
+  test('text that is no address is refused', () => {
     for (const wrong of [
       '',
       text.slice(0, -1),
@@ -31,7 +31,7 @@ describe('the exchange of ibv_rc_pingpong', () => {
     );
   });
 
-  test('an address is the original’s text, and comes back as it was', () => {
+  test('an address has the format of ibv_rc_pingpong, and is decoded as it was', () => {
     assert.equal(encodeAddress(here).toString(), text);
     assert.deepEqual(decodeAddress(Buffer.from(text)), here);
     const addresses = fc.record({
@@ -49,7 +49,7 @@ describe('the exchange of ibv_rc_pingpong', () => {
     );
   });
 
-  test('the server is connected before it answers, the client before it is done', async () => {
+  test('the server connects before it answers, the client before it sends done', async () => {
     const [client, server] = duplexPair();
     const there = { lid: 7, qpNumber: 2, psn: 3, gid: 'fe80::1' };
     const order: string[] = [];
@@ -61,7 +61,7 @@ describe('the exchange of ibv_rc_pingpong', () => {
     assert.deepEqual(order, ['server', 'client']);
   });
 
-  test('the client’s words are those of the original, in pieces or at once', async () => {
+  test('the client sends what ibv_rc_pingpong sends, in pieces or at once', async () => {
     for (const pieces of [[text, 'done\0'], [`${text}done`], [...text.split(''), 'do', 'ne']]) {
       const [client, server] = duplexPair();
       const served = exchange(server, 'server', here, signal, () => {});
@@ -71,7 +71,7 @@ describe('the exchange of ibv_rc_pingpong', () => {
     }
   });
 
-  test('a peer that hangs up, falls silent or does not say done is an error', async () => {
+  test('a peer that closes the connection, stays silent or does not send done is an error', async () => {
     for (const [said, message] of [
       ['', /closed the connection/],
       [text.slice(0, 20), /closed the connection/],

@@ -1,5 +1,5 @@
-// How ibv_rc_pingpong's two sides introduce themselves over TCP: the client sends its address, the server answers with its
-// own, the client says "done". Addresses are text of one length, ended by a NUL.
+// The exchange of ibv_rc_pingpong over TCP: the client sends its address, the server answers with its own, the client sends
+// "done". Addresses are text of a fixed length, ended by a NUL.
 
 import type { Duplex } from 'node:stream';
 import { MillraceError } from '../errors.ts';
@@ -16,7 +16,7 @@ export interface PingpongAddress {
 const pattern = /^([0-9a-f]{4}):([0-9a-f]{6}):([0-9a-f]{6}):([0-9a-f]{32})$/i;
 export const ADDRESS_BYTES = 52;
 const done = Buffer.from('done\0');
-/** Programs differ in whether the NUL comes along. */
+/** Without the NUL, which not all versions send. */
 const DONE_BYTES = 4;
 
 export function encodeAddress({ lid, qpNumber, psn, gid }: PingpongAddress): Buffer {
@@ -25,12 +25,12 @@ export function encodeAddress({ lid, qpNumber, psn, gid }: PingpongAddress): Buf
   return Buffer.from(`${hex(lid, 4)}:${hex(qpNumber, 6)}:${hex(psn, 6)}:${gidText}\0`);
 }
 
-/** From the other side, who may be anybody. */
+/** Throws when the peer sent something else. */
 export function decodeAddress(bytes: Buffer): PingpongAddress {
   const text = bytes.subarray(0, ADDRESS_BYTES - 1).toString('latin1');
   const [, lid, qpNumber, psn, gid] = pattern.exec(text) ?? [];
   if (bytes.length !== ADDRESS_BYTES || bytes[ADDRESS_BYTES - 1] !== 0 || gid === undefined) {
-    throw failure(`it said ${JSON.stringify(text)}, which is no address (LID:QPN:PSN:GID)`);
+    throw failure(`it sent ${JSON.stringify(text)}, which is no address (LID:QPN:PSN:GID)`);
   }
   const number = (digits: string | undefined): number => Number.parseInt(digits ?? '0', 16);
   return {
@@ -41,7 +41,7 @@ export function decodeAddress(bytes: Buffer): PingpongAddress {
   };
 }
 
-/** `connect` is called with the peer's address, and on the server before it answers: then the client may send at once. */
+/** Calls `connect` with the peer's address; on the server before it answers, so that the client may send at once. */
 export async function exchange(
   socket: Duplex,
   role: 'client' | 'server',
@@ -60,18 +60,18 @@ export async function exchange(
   connect(peer);
   socket.write(encodeAddress(own));
   const said = await readExactly(socket, DONE_BYTES, signal);
-  if (!said.equals(done.subarray(0, DONE_BYTES))) throw failure('it did not say "done"');
+  if (!said.equals(done.subarray(0, DONE_BYTES))) throw failure('it did not send "done"');
   return peer;
 }
 
-/** So many bytes; what follows stays in the stream. */
+/** Reads `count` bytes; what follows stays in the stream. */
 async function readExactly(socket: Duplex, count: number, signal: AbortSignal): Promise<Buffer> {
   signal.throwIfAborted();
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
   const onReadable = (): void => {
     const bytes: Buffer | null = socket.read(count);
     if (bytes?.length === count) resolve(bytes);
-    // What is left when the stream ends is handed out short.
+    // At its end, the stream returns fewer bytes than asked for.
     else if (bytes !== null) onEnd();
   };
   const onEnd = (): void => reject(failure('it closed the connection'));
@@ -90,5 +90,5 @@ async function readExactly(socket: Duplex, count: number, signal: AbortSignal): 
 }
 
 function failure(reason: string): MillraceError {
-  return new MillraceError('MILLRACE_ERR_FAILED', `pingpong: talk to the peer: ${reason}`);
+  return new MillraceError('MILLRACE_ERR_FAILED', `pingpong: exchange addresses with the peer: ${reason}`);
 }

@@ -32,7 +32,7 @@ async function play(options: Partial<PingpongOptions>, ofClient: Partial<Pingpon
 }
 
 describe('pingpong', () => {
-  test('nonsense is refused before anything is opened', async () => {
+  test('invalid parameters are refused before a device is opened', async () => {
     for (const wrong of [{ sizeBytes: 0 }, { iterations: 1.5 }, { rxDepth: 0 }, { mtu: 1500 as 1024 }]) {
       await assert.rejects(runPingpong({ ...common, ...wrong }), { code: 'MILLRACE_ERR_USAGE' }, JSON.stringify(wrong));
     }
@@ -49,11 +49,11 @@ describe('pingpong', () => {
     assert.deepEqual(await play({ rxDepth: 1, sizeBytes: 1, iterations: 5 }), ['server 10 5', 'client 10 5']);
   });
 
-  test('data that was not marked is found out', async () => {
+  test('data without marks is an error', async () => {
     await assert.rejects(play({}, { isChecked: false }), { message: /invalid data in page 0/ });
   });
 
-  test('the figures are in the words of the original', () => {
+  test('the figures have the format of ibv_rc_pingpong', () => {
     const document = { v: 1, role: 'client', device: 'x', bytes: 8_192_000, elapsedS: 0.27 } as const;
     const { sizeBytes, rxDepth, mtu } = common;
     const parameters = { sizeBytes, rxDepth, mtu, iterations: 1000 };

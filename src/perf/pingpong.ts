@@ -1,4 +1,4 @@
-// A SEND there, a SEND back: ibv_rc_pingpong, with its exchange and its figures, so that either side may be the original.
+// SENDs back and forth as ibv_rc_pingpong does, with its exchange and its figures, so that either side may be the original.
 
 import { once } from 'node:events';
 import { MillraceError, UsageError } from '../errors.ts';
@@ -19,7 +19,7 @@ import {
 import { accept, type Conversation, dial } from './conversation.ts';
 import { Pace } from './pace.ts';
 import { exchange, type PingpongAddress } from './pingpong-exchange.ts';
-import { openPerfDevice } from './session.ts';
+import { openPerfDevice } from './setup.ts';
 
 interface PingpongParameters {
   readonly sizeBytes: number;
@@ -30,13 +30,13 @@ interface PingpongParameters {
 }
 
 export interface PingpongOptions extends PingpongParameters {
-  /** Without one this is the server. */
+  /** The server to connect to; undefined: this is the server. */
   readonly host?: string | undefined;
   readonly port: number;
   readonly device?: string | undefined;
-  /** Of the local GID. Default: the port's own choice. */
+  /** The index of the local GID. Default: the port's choice. */
   readonly gidIndex?: number | undefined;
-  /** The client marks every page it sends, and the server looks whether the marks arrived. */
+  /** The client marks every page that it sends, and the server checks that the marks arrived. */
   readonly isChecked: boolean;
   readonly signal: AbortSignal;
   readonly say: (line: string) => void;
@@ -47,7 +47,7 @@ export interface PingpongDocument {
   readonly role: 'client' | 'server';
   readonly device: string;
   readonly parameters: PingpongParameters;
-  /** Both ways together. */
+  /** In both directions together. */
   readonly bytes: number;
   readonly elapsedS: number;
   readonly mbitPerS: number;
@@ -55,11 +55,11 @@ export interface PingpongDocument {
 }
 
 const pageBytes = 4096;
-/** What memory holds that nobody has written, and what the first byte of a page holds that was checked. */
+/** The content of memory at the start, and the first byte of a page that the client has marked. */
 const blank = 0x7b;
 const marked = 0;
-const turnsPerLook = 64;
-/** For the peer to finish as well; the original hangs up right after the exchange. */
+const turnsPerCheck = 64;
+/** How long to wait for the peer to close its connection; the original closes it right after the exchange. */
 const goodbyeMs = 2000;
 
 const limits: Readonly<Record<'sizeBytes' | 'iterations' | 'rxDepth', readonly [min: number, max: number]>> = {
@@ -88,11 +88,11 @@ export async function runPingpong(options: PingpongOptions): Promise<PingpongDoc
       ? await accept(port, signal, (listening) => say(`waiting for a client on port ${listening}`))
       : await dial(host, port, 'pingpong', signal);
   using device = openPerfDevice(options.device, conversation);
-  using table = new Table(device, options);
-  if (role === 'client' && options.isChecked) table.mark();
-  await table.connect(conversation, role);
-  const elapsedNs = await table.play(role === 'client');
-  if (role === 'server' && options.isChecked) table.checkMarks();
+  using end = new PingpongEnd(device, options);
+  if (role === 'client' && options.isChecked) end.mark();
+  await end.connect(conversation, role);
+  const elapsedNs = await end.play(role === 'client');
+  if (role === 'server' && options.isChecked) end.checkMarks();
   await goodbye(conversation);
   const bytes = sizeBytes * iterations * 2;
   return {
@@ -107,7 +107,7 @@ export async function runPingpong(options: PingpongOptions): Promise<PingpongDoc
   };
 }
 
-/** In the words of the original. */
+/** In the format of ibv_rc_pingpong. */
 export function pingpongLines({ bytes, elapsedS, mbitPerS, usPerIteration, parameters }: PingpongDocument): string[] {
   const time = `${elapsedS.toFixed(2)} seconds`;
   return [
@@ -116,8 +116,8 @@ export function pingpongLines({ bytes, elapsedS, mbitPerS, usPerIteration, param
   ];
 }
 
-/** One side's queue pair and its one piece of memory, which is sent and received to. */
-class Table implements Disposable {
+/** A queue pair and its one region, which is both sent from and received to. */
+class PingpongEnd implements Disposable {
   readonly #options: PingpongOptions;
   readonly #cq: Cq;
   readonly #mr: Mr;
@@ -129,7 +129,7 @@ class Table implements Disposable {
   #sent = 0;
   #received = 0;
   /** Receives that are posted. */
-  #waiting = 0;
+  #postedReceives = 0;
   #isSending = false;
   #isAnswerDue = false;
 
@@ -180,7 +180,7 @@ class Table implements Disposable {
     say(addressLine('remote', peer));
   }
 
-  /** Resolves to how long it took, in ns. */
+  /** Resolves to the time that it took, in ns. */
   async play(isFirst: boolean): Promise<number> {
     const { signal } = this.#options;
     const pace = new Pace(() => signal.throwIfAborted());
@@ -194,14 +194,14 @@ class Table implements Disposable {
     this.#undo.dispose();
   }
 
-  /** True when all is sent and received, false when a pause is due. */
+  /** True when everything is sent and received, false when a pause is due. */
   #run(pace: Pace): boolean {
     const { iterations } = this.#options;
     for (let turn = 1; this.#sent < iterations || this.#received < iterations; turn++) {
       const count = this.#cq.poll(this.#completions);
       for (let row = 0; row < count; row++) this.#take(row);
       if (this.#isAnswerDue && !this.#isSending && this.#sent < iterations) this.#post();
-      if (turn % turnsPerLook === 0 && pace.isDue(this.#sent + this.#received)) return false;
+      if (turn % turnsPerCheck === 0 && pace.isDue(this.#sent + this.#received)) return false;
     }
     return true;
   }
@@ -215,27 +215,27 @@ class Table implements Disposable {
     }
     this.#received++;
     this.#isAnswerDue = true;
-    if (--this.#waiting <= 1) this.#refill();
+    if (--this.#postedReceives <= 1) this.#refill();
   }
 
   #post(): void {
     this.#isAnswerDue = false;
     this.#isSending = true;
     if (this.#qp.postSend(this.#send) !== 1)
-      throw new MillraceError('MILLRACE_ERR_FAILED', 'pingpong: no room to send');
+      throw new MillraceError('MILLRACE_ERR_FAILED', 'pingpong: post a SEND: the send queue is full');
   }
 
   #refill(): void {
     const { sizeBytes, rxDepth } = this.#options;
     this.#receives.clear();
-    for (let index = this.#waiting; index < rxDepth; index++) {
+    for (let index = this.#postedReceives; index < rxDepth; index++) {
       this.#receives.receive(2).sge(this.#mr.lkey, this.#mr.address, sizeBytes);
     }
-    this.#waiting += this.#qp.postReceive(this.#receives);
+    this.#postedReceives += this.#qp.postReceive(this.#receives);
   }
 }
 
-/** The peer's last acknowledgement may still be owed: the device stays until the peer hangs up, too. */
+/** The device must stay until the peer has closed its connection too: it may still have to acknowledge the last SEND. */
 async function goodbye({ socket }: Conversation): Promise<void> {
   socket.end();
   if (socket.readableEnded || socket.destroyed) return;

@@ -1,4 +1,4 @@
-// What a perf run says: perftest's columns for people, one JSON document for programs.
+// The report of a perf run: perftest's columns for people, one JSON document for programs.
 
 import type { BandwidthFigures } from './bandwidth.ts';
 import type { LatencyFigures } from './latency.ts';
@@ -10,7 +10,7 @@ export interface PerfDocument {
   readonly role: 'client' | 'server';
   readonly device: string;
   readonly parameters: PerfParameters;
-  /** Client: operations that were measured. Server: messages that were seen, where it sees them. */
+  /** Client: operations that were measured. Server: messages that it received, if its test receives any. */
   readonly iterations: number;
   readonly bandwidth?: {
     readonly averageMiBPerS: number;
@@ -42,7 +42,7 @@ export function latencyOf({ iterations, samplesNs }: LatencyFigures): Pick<PerfD
 
 const rule = '-'.repeat(87);
 
-/** Lines in perftest's layout: the same header, the same columns. MB are MiB there, and so they are here. */
+/** Lines in perftest's layout, with its header and columns. What perftest calls MB is MiB. */
 export function tableOf({ parameters, iterations, bandwidth, latencyUs }: PerfDocument): string[] {
   const size = String(parameters.sizeBytes);
   if (bandwidth !== undefined) {

@@ -1,4 +1,4 @@
-// One perf run, from meeting the peer to the figures. The client decides the parameters and measures.
+// One perf run, from connecting to the figures. The client chooses the parameters and measures.
 
 import { MillraceError } from '../errors.ts';
 import { measureBandwidth, receiveMessages } from './bandwidth.ts';
@@ -7,14 +7,14 @@ import { answerRoundTrips, measureLatency } from './latency.ts';
 import { Pace } from './pace.ts';
 import { checkParameters, decodeParameters, isLatency, type PerfParameters, type PerfTest } from './parameters.ts';
 import { bandwidthOf, latencyOf, type PerfDocument } from './report.ts';
-import { openPerfDevice, type Session, startSession } from './session.ts';
+import { connectSetup, openPerfDevice, type PerfSetup } from './setup.ts';
 
 export interface PerfOptions {
   readonly test: PerfTest;
   readonly port: number;
   readonly device?: string | undefined;
   readonly signal: AbortSignal;
-  /** A line of talk: what is waited for, who is connected. */
+  /** A line of progress: what the run waits for, who is connected. */
   readonly say: (line: string) => void;
 }
 
@@ -32,12 +32,12 @@ export async function runClient(options: ClientOptions): Promise<PerfDocument> {
   const parameters: PerfParameters = { ...asked, transport: device.info.transport };
   conversation.tell({ v: 1, ...parameters });
   checkAccepted(await conversation.hear());
-  using session = await startSession(device, parameters, conversation);
-  sayPeers(session, say);
+  using setup = await connectSetup(device, parameters, conversation);
+  sayEndpoints(setup, say);
   const pace = new Pace(() => conversation.check());
   const figures = isLatency(test)
-    ? latencyOf(await measureLatency(session, pace))
-    : bandwidthOf(await measureBandwidth(session, pace));
+    ? latencyOf(await measureLatency(setup, pace))
+    : bandwidthOf(await measureBandwidth(setup, pace));
   conversation.tell({ done: true });
   await conversation.hear();
   return { v: 1, role: 'client', device: device.name, parameters, ...figures };
@@ -50,14 +50,14 @@ export async function runServer(options: PerfOptions): Promise<PerfDocument> {
   const device = undo.use(openPerfDevice(options.device, conversation));
   const own = { test, transport: device.info.transport };
   const parameters = await hearParameters(conversation, own);
-  using session = await startSession(device, parameters, conversation);
-  sayPeers(session, say);
-  const iterations = await serve(session, conversation);
+  using setup = await connectSetup(device, parameters, conversation);
+  sayEndpoints(setup, say);
+  const iterations = await serve(setup, conversation);
   conversation.tell({ bye: true });
   return { v: 1, role: 'server', device: device.name, parameters, iterations };
 }
 
-/** Tells the client, too, when its parameters cannot be. */
+/** Invalid parameters are an error here, and are told to the client. */
 async function hearParameters(
   conversation: Conversation,
   own: Pick<PerfParameters, 'test' | 'transport'>,
@@ -76,32 +76,35 @@ async function hearParameters(
 function checkAccepted(answer: unknown): void {
   if (typeof answer === 'object' && answer !== null && 'accepted' in answer) return;
   const reason = typeof answer === 'object' && answer !== null && 'refused' in answer ? answer.refused : 'no reason';
-  // Somebody else's words: short and on one line.
+  // The peer's text is shown short and on one line.
   const shown = JSON.stringify(reason).slice(0, 200);
   throw new MillraceError('MILLRACE_ERR_FAILED', `perf: the server refused: ${shown}`);
 }
 
-/** Resolves when the client says that it is done, to how many messages this side has seen. */
-async function serve(session: Session, conversation: Conversation): Promise<number> {
+/** Resolves when the client tells that it is done, to the number of messages that were received here. */
+async function serve(setup: PerfSetup, conversation: Conversation): Promise<number> {
   let isOver = false;
   const over = conversation.hearEventually().then((said) => {
     if (typeof said !== 'object' || said === null || !('done' in said)) {
-      throw new MillraceError('MILLRACE_ERR_FAILED', 'perf: the client said something unexpected');
+      throw new MillraceError(
+        'MILLRACE_ERR_FAILED',
+        'perf: protocol error: the client sent something else than "done"',
+      );
     }
     isOver = true;
   });
-  // Looked at in the end; until then, the conversation knows when it has broken off.
+  // It is awaited in the end; until then `conversation.check` throws when the connection breaks.
   over.catch(() => {});
   const pace = new Pace(() => conversation.check());
-  const { test } = session.parameters;
+  const { test } = setup.parameters;
   let seen = 0;
-  if (test === 'send-bw') seen = await receiveMessages(session, pace, () => isOver);
-  else if (test === 'write-lat' || test === 'send-lat') seen = await answerRoundTrips(session, pace, () => isOver);
+  if (test === 'send-bw') seen = await receiveMessages(setup, pace, () => isOver);
+  else if (test === 'write-lat' || test === 'send-lat') seen = await answerRoundTrips(setup, pace, () => isOver);
   await over;
   return seen;
 }
 
-function sayPeers({ peers, device, parameters }: Session, say: (line: string) => void): void {
+function sayEndpoints({ peers, device, parameters }: PerfSetup, say: (line: string) => void): void {
   const { txDepth, queuePairs } = parameters;
   say(`device ${device.name}, wire ${device.info.transport}, ${queuePairs} queue pairs (RC), tx depth ${txDepth}`);
   for (const { local, remote } of peers) {

@@ -1,4 +1,4 @@
-// What many samples say in a few numbers.
+// Many samples summarized in a few numbers.
 
 export interface Summary {
   readonly min: number;
@@ -14,7 +14,7 @@ export interface Summary {
   readonly 'p99.99': number;
 }
 
-/** Sorts the samples. */
+/** Sorts the samples in place. */
 export function summarizeSamples(samples: Float64Array): Summary {
   samples.sort();
   const average = samples.reduce((sum, value) => sum + value, 0) / samples.length;

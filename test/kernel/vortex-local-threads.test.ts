@@ -40,7 +40,7 @@ describe('threads in a window', { skip }, () => {
     const answer = await run(`
       import { Worker } from 'node:worker_threads';
       new Worker(${JSON.stringify(`(async () => { ${inWorker} })()`)}, { eval: true });`);
-    assert.match(answer, /^MILLRACE_ERR_USAGE .*import 'millrace\/vortex' there too/);
+    assert.match(answer, /^MILLRACE_ERR_USAGE .*import 'millrace\/vortex' in that thread/);
   });
 
   for (const ending of ['is terminated', 'exits']) {

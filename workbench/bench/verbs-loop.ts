@@ -2,15 +2,15 @@
 
 import { copyMemory, monotonicNs, pinThread, SharedMemory } from '../../src/native/index.ts';
 import {
+  connectSetup,
   dial,
   measureBandwidth,
   openPerfDevice,
   Pace,
+  type PerfSetup,
   RoundTrips,
   requestRows,
   runServer,
-  type Session,
-  startSession,
   summarizeSamples,
 } from '../../src/perf/index.ts';
 import { SendBatch } from '../../src/providers/index.ts';
@@ -22,7 +22,7 @@ const postBatch = 64;
 
 type Loop = (iterations: number) => Promise<number>;
 
-function postAndWait({ qps, cq, completions }: Session, batch: SendBatch): void {
+function postAndWait({ qps, cq, completions }: PerfSetup, batch: SendBatch): void {
   qps[0].postSend(batch);
   let count = 0;
   while (count === 0) count = cq.poll(completions);
@@ -30,43 +30,43 @@ function postAndWait({ qps, cq, completions }: Session, batch: SendBatch): void 
 }
 
 /** MiB/s of writes of one size, in batches of which the last is signalled. */
-function bulk(session: Session): Loop {
-  const batch = requestRows(session, 0, bulkBatch);
+function bulk(setup: PerfSetup): Loop {
+  const batch = requestRows(setup, 0, bulkBatch);
   return async (iterations) => {
     const batches = Math.ceil(iterations / bulkBatch);
     const startNs = monotonicNs();
-    for (let index = 0; index < batches; index++) postAndWait(session, batch);
-    return mibPerS(session, batches * bulkBatch, monotonicNs() - startNs);
+    for (let index = 0; index < batches; index++) postAndWait(setup, batch);
+    return mibPerS(setup, batches * bulkBatch, monotonicNs() - startNs);
   };
 }
 
 /** MiB/s of writes of one size, with the queue kept full. */
-function stream(session: Session): Loop {
+function stream(setup: PerfSetup): Loop {
   const pace = new Pace(() => {});
   return async (iterations) => {
-    const parameters = { ...session.parameters, iterations };
-    return (await measureBandwidth({ ...session, parameters }, pace)).averageBytesPerS / 1024 ** 2;
+    const parameters = { ...setup.parameters, iterations };
+    return (await measureBandwidth({ ...setup, parameters }, pace)).averageBytesPerS / 1024 ** 2;
   };
 }
 
 /** MiB/s of copies between two mapped memories: what the wire does at best. */
-function memcpy(session: Session): Loop {
-  const { source, parameters } = session;
+function memcpy(setup: PerfSetup): Loop {
+  const { source, parameters } = setup;
   const target = SharedMemory.create({ sizeBytes: parameters.sizeBytes, populate: true });
   return async (iterations) => {
     const startNs = monotonicNs();
     for (let index = 0; index < iterations; index++) copyMemory(target, 0, source.memory, 0, parameters.sizeBytes);
-    return mibPerS(session, iterations, monotonicNs() - startNs);
+    return mibPerS(setup, iterations, monotonicNs() - startNs);
   };
 }
 
-function mibPerS({ parameters }: Session, count: number, ns: number): number {
+function mibPerS({ parameters }: PerfSetup, count: number, ns: number): number {
   return (count * parameters.sizeBytes * 1e9) / ns / 1024 ** 2;
 }
 
 /** ns per small write: filled in, posted, carried out and reaped, in batches. */
-function post(session: Session): Loop {
-  const { source, parameters, peers } = session;
+function post(setup: PerfSetup): Loop {
+  const { source, parameters, peers } = setup;
   const { address, rkey } = peers[0].regions.target;
   const batch = new SendBatch({ capacity: postBatch, maxSge: 1 });
   return async (iterations) => {
@@ -78,17 +78,17 @@ function post(session: Session): Loop {
         batch.write(row, address, rkey, 0).sge(source.lkey, source.address, parameters.sizeBytes);
       }
       batch.write(postBatch, address, rkey).sge(source.lkey, source.address, parameters.sizeBytes);
-      postAndWait(session, batch);
+      postAndWait(setup, batch);
     }
     return (monotonicNs() - startNs) / (batches * postBatch);
   };
 }
 
 /** The median of half round trips in us: perftest's t_typical. */
-function ask(session: Session): Loop {
+function ask(setup: PerfSetup): Loop {
   const pace = new Pace(() => {});
   let asked = 0;
-  const trips = new RoundTrips(session, pace, 1 << 20);
+  const trips = new RoundTrips(setup, pace, 1 << 20);
   return async (iterations) => {
     asked += iterations;
     while (!trips.ask(asked, Number.MAX_VALUE, true)) await pace.pause();
@@ -106,16 +106,16 @@ async function runClient(loop: VerbsLoop, port: number): Promise<void> {
   conversation.tell({ v: 1, ...parameters });
   // That it was accepted.
   await conversation.hear();
-  const session = await startSession(opened, parameters, conversation);
+  const setup = await connectSetup(opened, parameters, conversation);
   const loops: Record<string, Loop> =
     loop.kind === 'bulk'
-      ? { ours: bulk(session), memcpy: memcpy(session) }
-      : { ours: { post, ask, stream }[loop.kind](session) };
+      ? { ours: bulk(setup), memcpy: memcpy(setup) }
+      : { ours: { post, ask, stream }[loop.kind](setup) };
   process.on('message', ({ name, iterations }: { name: string; iterations: number }) => {
     void loops[name](iterations).then((figure) => process.send?.({ figure }));
   });
   process.on('disconnect', () => {
-    session[Symbol.dispose]();
+    setup[Symbol.dispose]();
     conversation[Symbol.dispose]();
   });
   process.send?.({ figure: 0 });

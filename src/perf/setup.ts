@@ -1,4 +1,4 @@
-// Everything one side of a perf run has: device, memory, queue pairs and what it knows of the peer's.
+// The setup of one side of a perf run: device, memory, connected queue pairs, and the peer's endpoints.
 
 import {
   access,
@@ -17,33 +17,33 @@ import {
 import type { Conversation } from './conversation.ts';
 import type { PerfParameters } from './parameters.ts';
 
-export interface Session extends Disposable {
+export interface PerfSetup extends Disposable {
   readonly parameters: PerfParameters;
   readonly device: Device;
   readonly cq: Cq;
   readonly completions: CompletionBatch;
   readonly qps: readonly Qp[];
-  /** What this side sends from. */
+  /** The memory that this side sends from. */
   readonly source: Mr;
-  /** What the peer writes to, reads from, or sends to. */
+  /** The memory that the peer writes to, reads from or sends to. */
   readonly target: Mr;
   readonly peers: readonly Connected<'target'>[];
 }
 
-/** Receives that wait in every queue pair of a send test. */
+/** Receives posted on every queue pair of a send test. */
 export const receiveDepth = 256;
 
-/** On the wire between two hosts the device must be found where the conversation found this host. */
+/** A device on the `tcp` wire uses the address by which the peer reached this host. */
 export function openPerfDevice(name: string | undefined, conversation: Conversation): Device {
   return name === 'soft-tcp' ? openSoftDevice({ wire: 'tcp', address: conversation.localAddress }) : openDevice(name);
 }
 
-/** Takes the device over. */
-export async function startSession(
+/** Takes over the device. */
+export async function connectSetup(
   device: Device,
   parameters: PerfParameters,
   conversation: Conversation,
-): Promise<Session> {
+): Promise<PerfSetup> {
   const { sizeBytes, queuePairs, txDepth } = parameters;
   using undo = new DisposableStack();
   undo.use(device);
@@ -79,7 +79,7 @@ function createQp(pd: Pd, cq: Cq, { test, sizeBytes, txDepth }: PerfParameters, 
     maxInlineBytes,
   });
   if (!test.startsWith('send')) return qp;
-  // Before the peer can send.
+  // Receives are posted before the peer can send.
   qp.init();
   using receives = new ReceiveBatch({ capacity: receiveDepth, maxSge: 1 });
   for (let index = 0; index < receiveDepth; index++) {
