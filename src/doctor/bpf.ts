@@ -1,4 +1,4 @@
-// What steering needs of BPF: each feature's own tiny program is loaded and attached, and taken away again.
+// What steering needs of BPF: for each feature a small program is loaded and attached, and removed again.
 
 import { constants } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -8,7 +8,7 @@ import { answer, type Finding, type Outcome, outcomeOfError } from './finding.ts
 import { probeLibrary } from './library.ts';
 import { isSystemError } from './system-error.ts';
 
-/** Reads an object that set-up built from bpf/. */
+/** Reads a BPF object that the set-up has built. */
 type ReadObject = (name: string) => Promise<Uint8Array>;
 
 interface BpfProbeOptions {
@@ -80,8 +80,8 @@ function tryLoaded(object: BpfObject, question: BpfQuestion, cgroupPath: string 
 }
 
 /**
- * What a trial says. A refused privilege tells nothing about the kernel; every other refusal by the kernel is a no.
- * EACCES is one of those: it is how the verifier rejects a program.
+ * The outcome of a trial. A missing privilege tells nothing about the kernel; every other refusal of the kernel is a no,
+ * also EACCES, with which the verifier rejects a program.
  */
 export function outcomeOfTrial(trial: () => Outcome): Outcome {
   try {

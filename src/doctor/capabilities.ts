@@ -1,4 +1,4 @@
-// Which capabilities this process has, of those that something here needs.
+// Which of the capabilities that millrace needs this process has.
 
 import { answer, type Finding, type Question } from './finding.ts';
 import type { Machine } from './machine.ts';

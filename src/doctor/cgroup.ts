@@ -1,4 +1,4 @@
-// cgroup v2: where it is, and an empty cgroup to try hooks on, which is gone afterwards whatever happens.
+// cgroup v2: where it is mounted, and an empty cgroup to try hooks on, which is always removed afterwards.
 
 import { mkdirSync, readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,7 @@ const question: Question = {
 export class TrialCgroup implements Disposable {
   readonly path: string;
 
-  /** Also removes what doctors left that were killed. */
+  /** Also removes the cgroups of doctors that were killed. */
   static create(mount: string, pid = process.pid): TrialCgroup {
     sweep(mount);
     for (let trial = 0; ; trial++) {
@@ -108,7 +108,7 @@ function remove(path: string): void {
   try {
     rmdirSync(path);
   } catch (error) {
-    // Another doctor swept it, or will.
+    // Another doctor has removed it, or will.
     if (!isSystemError(error, 'ENOENT', 'EBUSY', 'EACCES', 'EPERM')) throw error;
   }
 }

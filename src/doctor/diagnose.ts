@@ -1,4 +1,4 @@
-// Asks every question and draws the conclusions.
+// Runs all probes and summarizes their findings.
 
 import { probeBpf } from './bpf.ts';
 import { probeCapabilities } from './capabilities.ts';
@@ -24,7 +24,7 @@ export interface DiagnoseOptions {
 /** Stable: fields are added, never changed, as long as `v` is 1. */
 export interface Report {
   readonly v: 1;
-  /** Of the embedded default: the lab with connect steering. */
+  /** Whether the embedded default works: the lab with connect steering. */
   readonly readiness: Readiness;
   readonly findings: readonly Finding[];
   readonly features: readonly FeatureSummary[];
@@ -33,7 +33,7 @@ export interface Report {
 export async function diagnose(options: DiagnoseOptions = {}): Promise<Report> {
   const { signal } = options;
   const machine = options.machine ?? thisMachine(signal === undefined ? {} : { signal });
-  // Commands run beside the kernel probes, which are short and have this thread.
+  // Commands run in processes of their own while the kernel probes, which are short, run in this thread.
   const probed = await Promise.allSettled([
     probeKernel(machine, signal),
     probeSteering(machine, signal),
@@ -44,7 +44,7 @@ export async function diagnose(options: DiagnoseOptions = {}): Promise<Report> {
     probeNetwork(machine, signal),
     probeTools(machine, signal),
   ]);
-  // Only now, when nothing is being tried any more, is an abort passed on.
+  // An abort is passed on only now, when no trial is running any more.
   const findings = probed.flatMap((result) => {
     if (result.status === 'rejected') throw result.reason;
     return result.value;

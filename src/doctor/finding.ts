@@ -1,8 +1,8 @@
-// What the doctor asks and what it finds, as plain data.
+// The doctor's questions and findings, as plain data.
 
 import { isSystemError } from './system-error.ts';
 
-/** What somebody may want to use, by the name used in findings. */
+/** The features of millrace, by their names in findings. */
 export const features = {
   connect: 'proxy, connect steering',
   skmsg: 'proxy, sk_msg steering',
@@ -36,11 +36,11 @@ export interface Question {
   readonly fix: string;
 }
 
-/** What a probe says; where it has nothing better, the question's consequence and fix stand. */
+/** The result of a probe. Its consequence and fix, if any, replace those of the question. */
 export interface Outcome {
   readonly answer: Answer;
   readonly detail: string;
-  /** The user may not; what the machine has is another matter. */
+  /** The user lacks a permission; the machine may have the feature. */
   readonly isForbidden?: boolean;
   readonly consequence?: string;
   readonly fix?: string;
@@ -60,7 +60,7 @@ export interface Finding {
   readonly fix?: string;
 }
 
-/** Runs a probe. Whatever it throws becomes `unknown` with the reason; only the caller's own abort goes through. */
+/** Runs a probe. An error becomes `unknown` with the reason; only an abort of `signal` is thrown. */
 export async function answer(
   question: Question,
   probe: () => Outcome | Promise<Outcome>,
@@ -85,7 +85,7 @@ export async function answer(
   };
 }
 
-/** For a failure that no probe foresaw: nothing is known, except whether it was a refusal. */
+/** For an unexpected error: the answer is unknown, and only a permission error is marked as one. */
 export function outcomeOfError(error: unknown): Outcome {
   const detail = error instanceof Error ? error.message : String(error);
   return { answer: 'unknown', detail, isForbidden: isSystemError(error, 'EPERM', 'EACCES') };

@@ -1,4 +1,4 @@
-// Which kernel this is, and whether anything may be pinned in it.
+// The kernel's version, and whether BPF objects can be pinned.
 
 import { answer, type Finding, type Question } from './finding.ts';
 import type { Machine } from './machine.ts';

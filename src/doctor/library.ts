@@ -9,7 +9,7 @@ export type LookUp = (name: string, symbol: string) => LibraryLookUp;
 
 export interface LibraryQuestion extends Question {
   readonly library: string;
-  /** One that only a library of the right version has. */
+  /** A symbol that only a library of the right version has. */
   readonly symbol: string;
 }
 

@@ -1,4 +1,4 @@
-// The machine as probes see it: files and commands. Tests give them another root, or another PATH.
+// The machine as probes see it: files and commands. Tests use another root or another PATH.
 
 import { execFile } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
@@ -14,11 +14,11 @@ export interface CommandOutput {
 }
 
 export interface Machine {
-  /** A file's text, or null when there is no such file. Anything else that goes wrong throws. */
+  /** The text of a file, or null when there is no such file. Throws other errors. */
   readText(path: string): Promise<string | null>;
   /** The names in a directory, or null when there is none. */
   list(path: string): Promise<readonly string[] | null>;
-  /** What a command printed, or null when there is none that this user may run. Throws when it takes longer than 2 s. */
+  /** The output of a command, or null when this user cannot run it. Throws when it takes longer than 2 s. */
   run(command: string, args: readonly string[]): Promise<CommandOutput | null>;
 }
 
@@ -30,7 +30,7 @@ export interface MachineOptions {
 }
 
 export function thisMachine({ root = '/', env = process.env, signal }: MachineOptions = {}): Machine {
-  // The tools of administrators are not in everybody's PATH, but everybody may run them.
+  // The PATH of ordinary users lacks the folders of administrators' tools, which everybody may run.
   const commandEnv = { ...env, PATH: `${env.PATH ?? '/usr/bin:/bin'}:/usr/sbin:/sbin`, LC_ALL: 'C' };
   const options = { env: commandEnv, timeout: COMMAND_TIMEOUT_MS, encoding: 'utf8' as const };
   return {

@@ -1,4 +1,4 @@
-// RDMA devices the kernel knows, the library that drives them, and those that it does drive.
+// RDMA devices of the kernel, libibverbs, and the devices that it can drive.
 
 import { constants } from 'node:os';
 import { join } from 'node:path';
@@ -27,7 +27,7 @@ const library: LibraryQuestion = {
   consequence: 'RDMA devices cannot be driven; the software RNIC carries everything',
   fix: 'apt-get install libibverbs1 ibverbs-providers',
   library: 'libibverbs.so.1',
-  // The youngest of those that are used: rdma-core 34 has it.
+  // The newest symbol in use: rdma-core 34 has it.
   symbol: '_ibv_query_gid_table',
 };
 
@@ -62,7 +62,7 @@ export async function probeRdma(
   ]);
 }
 
-/** The library and the kernel may each be there without the other, or without the part for this device. */
+/** Library and kernel may each be missing, or lack the driver of a device. */
 async function probeDrivable(machine: Machine, list: ListDrivable, signal?: AbortSignal): Promise<Finding> {
   return answer(
     drivable,
@@ -97,7 +97,7 @@ async function probeDevices(machine: Machine, signal?: AbortSignal): Promise<Fin
       const ports = (await Promise.all(names.map((name) => readPorts(machine, name)))).flat();
       const detail = ports.map((port) => `${port.device} port ${port.number} ${port.state}`).join(', ');
       if (ports.some((port) => port.state === 'ACTIVE')) return { answer: 'yes', detail };
-      const fix = 'bring the link of the port up: ip link set DEV up, and look at: rdma link show';
+      const fix = 'bring the link of the port up: ip link set DEV up, then check: rdma link show';
       return { answer: 'no', detail: detail === '' ? `${names.join(', ')} without ports` : detail, fix };
     },
     signal,

@@ -1,4 +1,4 @@
-// The steering programs themselves: each method is loaded, tried where it can be, and taken away again.
+// The steering programs: each method is loaded, tried if it can be, and removed again.
 
 import { MillraceError } from '../errors.ts';
 import { type MethodName, tryMethods } from '../steering/index.ts';

@@ -1,4 +1,4 @@
-// From findings to features: what works here, and whether the embedded default does.
+// From findings to features: which work here, and whether the embedded default does.
 
 import { type Feature, type Finding, features } from './finding.ts';
 
@@ -9,11 +9,11 @@ export interface FeatureSummary {
   readonly feature: Feature;
   readonly title: string;
   readonly status: Status;
-  /** The findings that are in the way, by id. */
+  /** The ids of the findings that are the reason. */
   readonly because: readonly string[];
 }
 
-/** `forbidden`: it might work, for another user. */
+/** `forbidden`: it may work for a user with more privileges. */
 export type Readiness = 'ready' | 'forbidden' | 'unsupported';
 
 /** What `millrace demo` needs, and what a user gets who configures nothing. */

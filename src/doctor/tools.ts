@@ -1,4 +1,4 @@
-// Programs of other projects: each is run once and asked for its version.
+// Programs of other projects: each is run once with --version.
 
 import { answer, type Finding, type Question } from './finding.ts';
 import type { Machine } from './machine.ts';
@@ -33,7 +33,7 @@ export function toolQuestion(question: ToolQuestion): ToolProbe {
     );
 }
 
-/** Some programs tell more than their version in that line. */
+/** Some programs print more than their version in that line. */
 function shorten(line: string): string {
   if (line.length <= MAX_DETAIL) return line;
   return `${line.slice(0, line.lastIndexOf(' ', MAX_DETAIL))} …`;
@@ -45,7 +45,7 @@ const tools: readonly ToolProbe[] = [
     group: 'tools',
     title: 'clang',
     neededBy: [],
-    consequence: 'the BPF programs cannot be built from their sources (an installed package brings them along)',
+    consequence: 'the BPF programs cannot be built from their sources (an installed package contains them)',
     fix: 'apt-get install clang-19',
     commands: ['clang-19', 'clang'],
   }),
@@ -54,7 +54,7 @@ const tools: readonly ToolProbe[] = [
     group: 'tools',
     title: 'bpftool',
     neededBy: [],
-    consequence: 'loaded programs and maps cannot be looked at with the usual tool; millrace itself does not use it',
+    consequence: 'loaded programs and maps cannot be inspected with the usual tool; millrace itself does not use it',
     fix: 'apt-get install bpftool',
     commands: ['bpftool'],
   }),

@@ -24,7 +24,7 @@ const kernelFaults: Question = {
   fix: 'give the user access to /dev/userfaultfd or CAP_SYS_PTRACE, or set sysctl vm.unprivileged_userfaultfd=1',
 };
 
-/** Those that streams can make use of. */
+/** The features that streams use. */
 const featureTexts: readonly (readonly [UserfaultFeature, string])[] = [
   ['missingShmem', 'shared memory'],
   ['missingHugetlb', 'huge pages'],

@@ -12,7 +12,7 @@ const kvm: Question = {
   title: 'KVM',
   neededBy: [],
   improves: ['vm'],
-  consequence: 'guests run interpreted (qemu -accel tcg), ten times slower or more',
+  consequence: 'guests are emulated (qemu -accel tcg), ten times slower or more',
   fix: 'use a machine with virtualization switched on, or nested virtualization in its hypervisor',
 };
 

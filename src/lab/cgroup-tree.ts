@@ -1,4 +1,4 @@
-// The cgroups of a lab, `millrace/ID/HOST`: made before anything runs, and the handle by which everything is killed.
+// The cgroups of a lab, `millrace/ID/HOST`: made before any program runs, and by which all programs are killed.
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,11 +6,11 @@ import { setImmediate } from 'node:timers/promises';
 import { MillraceError, UnsupportedError } from '../errors.ts';
 import { findCgroup2Mount } from '../system/index.ts';
 
-/** Shared by all labs; the last one to go removes it. */
+/** Shared by all labs; the last lab that is removed removes it too. */
 const parentName = 'millrace';
 /** SIGKILL takes effect at once except on a process stuck in the kernel. */
 const killTimeoutMs = 10_000;
-/** The kernel announces that a cgroup ran empty, but not that another process removed it meanwhile. */
+/** The kernel notifies when a cgroup becomes empty, but not when another process has removed it. */
 const recheckMs = 100;
 
 function cgroupParent(): string {
@@ -62,7 +62,7 @@ export async function removeCgroups(labCgroup: string): Promise<void> {
   }
 }
 
-/** Gives up quietly while another lab lives in it. */
+/** Does nothing while another lab has a cgroup in it. */
 export function removeCgroupParent(): void {
   removeDirectory(cgroupParent());
 }
@@ -96,7 +96,7 @@ function isPopulated(cgroup: string): boolean {
   }
 }
 
-/** Kills again at every look: a program that was being started may have joined after the last time. */
+/** Kills again at every check: a program that was being started may have joined after the last one. */
 async function killAll(cgroup: string, deadlineMs: number): Promise<void> {
   if (!isPopulated(cgroup)) return;
   const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -130,7 +130,7 @@ async function killAll(cgroup: string, deadlineMs: number): Promise<void> {
   }
 }
 
-/** Null when the cgroup is gone already, or inotify has no watch to spare: the recheck then decides alone. */
+/** Null when the cgroup is gone already, or inotify has no watch left: then only the interval checks. */
 function watchEvents(cgroup: string, onChange: () => void): ReturnType<typeof watch> | null {
   try {
     return watch(join(cgroup, 'cgroup.events'), onChange).on('error', onChange);
@@ -139,7 +139,7 @@ function watchEvents(cgroup: string, onChange: () => void): ReturnType<typeof wa
   }
 }
 
-/** False when something is still, or again, running in it. */
+/** False when a process still runs in it, or has joined it since. */
 function removeTree(cgroup: string): boolean {
   return childrenOf(cgroup).every(removeTree) && removeDirectory(cgroup);
 }

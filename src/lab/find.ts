@@ -1,16 +1,16 @@
-// Picks the lab a person means, by its name, by its id, or because there is only one.
+// Finds a lab by its name, by its id, or because there is only one.
 
 import { MillraceError, UsageError } from '../errors.ts';
 import { didYouMean } from '../text/index.ts';
 import type { LabRecord } from './record.ts';
 import type { KnownLab } from './sweep.ts';
 
-/** What people call a lab. */
+/** The name of a lab for people: its id if it has none. */
 export function labelOf(record: LabRecord): string {
   return record.name ?? record.id;
 }
 
-/** Without a label, the one persistent lab: those of running programs are their own business. */
+/** Without a label, the only persistent lab: labs of running programs are left to those. */
 export function findLab(labs: readonly KnownLab[], label?: string): KnownLab {
   if (label === undefined) return onlyPersistent(labs);
   const found = labs.find(({ record }) => record.id === label) ?? labs.find(({ record }) => record.name === label);
@@ -27,5 +27,7 @@ function onlyPersistent(labs: readonly KnownLab[]): KnownLab {
   const [only] = persistent;
   if (only === undefined) throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', 'no lab is up; try: millrace lab up');
   if (persistent.length === 1) return only;
-  throw new UsageError(`several labs are up, say which: ${persistent.map(({ record }) => labelOf(record)).join(', ')}`);
+  throw new UsageError(
+    `several labs are up; name one of: ${persistent.map(({ record }) => labelOf(record)).join(', ')}`,
+  );
 }

@@ -17,19 +17,19 @@ export interface RunOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** What the program reads on its standard input. */
   readonly input?: string;
-  /** Kills the program (not its children: the lab's end takes those). */
+  /** Kills the program; its children are killed when the lab is removed. */
   readonly signal?: AbortSignal;
 }
 
-/** Owns nothing: the lab's end is its end. */
+/** Owns nothing: it is valid while its lab is up. */
 export class Host {
   readonly name: string;
   readonly labId: string;
   readonly ipv4: string;
   readonly ipv6: string;
-  /** As `ip netns` knows it. */
+  /** Its name for `ip netns`. */
   readonly namespace: string;
-  /** What setns() and `nsenter --net=` open. */
+  /** The file for setns() and `nsenter --net=`. */
   readonly namespaceFile: string;
   readonly cgroup: string;
 
@@ -45,8 +45,8 @@ export class Host {
   }
 
   /**
-   * Starts a program in the host's namespace and cgroup. The child is the program itself: pid, signals and exit status are its own.
-   * The shell in between drops environment variables whose names are no identifiers.
+   * Starts a program in the host's namespace and cgroup. The child is the program itself, with its pid, signals and exit
+   * status. The shell that enters the cgroup drops environment variables whose names are no identifiers.
    */
   spawn(command: string, args: readonly string[] = [], options: SpawnOptions = {}): ChildProcess {
     this.#checkEnterable(command);
@@ -54,7 +54,7 @@ export class Host {
     if (cwd !== undefined && !existsSync(cwd)) {
       throw new UsageError(`run ${command} in host ${this.name}: the working directory ${cwd} does not exist`);
     }
-    // Looked up here, because afterwards only the shell would know, and say so on the program's standard error.
+    // The program is looked up here, because the shell would report it only on the program's standard error.
     if (findProgram(command, (options.env ?? process.env).PATH, cwd) === null) {
       const where = command.includes('/') ? 'no executable file there' : 'no such program in PATH';
       throw new UsageError(`run ${command} in host ${this.name}: ${where}`);

@@ -1,4 +1,4 @@
-// Hosts on one machine for demos, tests and benchmarks: what other rooms may use.
+// Hosts on one machine, for demos, tests and benchmarks.
 
 export { processCount } from './cgroup-tree.ts';
 export { findLab, labelOf } from './find.ts';
@@ -7,7 +7,7 @@ export { Lab, type LabOptions } from './lab.ts';
 export { collect, findProgram, type ProgramResult, requireTool } from './program.ts';
 export { defaultRunDir, type LabRecord, type RecordProblem } from './record.ts';
 export { removeLab } from './remove.ts';
-export { hostIndexOf, hostLimits, type LabSpec, switchNamespaceOf, type WireOptions } from './spec.ts';
+export { hostIndexOf, hostLimits, type LabSpec, switchNamespaceOf } from './spec.ts';
 export {
   type KnownLab,
   type LabList,

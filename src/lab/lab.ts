@@ -1,4 +1,4 @@
-// A lab: hosts on this machine that reach each other over a network of their own, and vanish together.
+// A lab: hosts on this machine with a network of their own, which are created and removed together.
 
 import { existsSync } from 'node:fs';
 import { MillraceError, UsageError } from '../errors.ts';
@@ -14,7 +14,7 @@ import { hostIndexOf, type LabSpec, labSpec, namespacesOf, type SpecOptions } fr
 import { listLabs, type SweepReport, sweep } from './sweep.ts';
 
 export interface LabOptions extends SpecOptions {
-  /** Outlives this process; `millrace lab down` removes it. Otherwise a sweep does once this process is dead. */
+  /** The lab outlives this process, and `millrace lab down` removes it. Otherwise a sweep does once this process is dead. */
   readonly persistent?: boolean;
   /** Where the records are kept. Labs of different run directories do not know of each other. */
   readonly runDir?: string;
@@ -24,7 +24,7 @@ export interface LabOptions extends SpecOptions {
 
 export class Lab implements AsyncDisposable {
   readonly hosts: readonly Host[];
-  /** What creation found of earlier, dead creators. */
+  /** What the sweep before the creation removed of dead processes. */
   readonly swept: SweepReport;
   readonly #record: LabRecord;
   readonly #runDir: string;
@@ -52,12 +52,12 @@ export class Lab implements AsyncDisposable {
         makeCgroups(cgroupOfLab(record.id), spec.hosts);
         await makeNetwork({ labId: record.id, cgroup: cgroupOfLab(record.id), signal }, spec);
         signal?.throwIfAborted();
-        // Only a finished lab may outlive its maker.
+        // Only a complete lab may outlive the process that created it.
         const kept: LabRecord = options.persistent === true ? { ...record, owner: null } : record;
         if (kept !== record) replaceRecord(runDir, kept);
         return new Lab(kept, runDir, swept);
       } catch (error) {
-        // Should this fail as well, the record stays, and a sweep tries again once this process is dead.
+        // If this fails as well, the record stays, and a sweep tries again once this process is dead.
         await removeKernelObjects(runDir, record).catch(() => {});
         throw error;
       }
@@ -85,7 +85,7 @@ export class Lab implements AsyncDisposable {
     return host;
   }
 
-  /** Kills every program in the lab and removes it. A second call waits for the first, or tries again where that failed. */
+  /** Kills every program in the lab and removes it. A second call waits for the first, or tries again if that failed. */
   close(): Promise<void> {
     const remove = this.#record.owner === null ? removeLab : removeKernelObjects;
     this.#closing ??= remove(this.#runDir, this.#record).catch((error: unknown) => {
@@ -100,7 +100,7 @@ export class Lab implements AsyncDisposable {
   }
 }
 
-/** Writes the record, under an id that names nothing yet: removal goes by names, and must not meet another's namespace. */
+/** Writes the record under an unused id: removal goes by names, and must not remove the namespaces of another lab. */
 function claim(runDir: string, spec: LabSpec): LabRecord {
   for (;;) {
     const id = newLabId();
@@ -111,7 +111,7 @@ function claim(runDir: string, spec: LabSpec): LabRecord {
   }
 }
 
-/** Looked at after the record is written: of two creators at once, one or both see the other, never none. */
+/** Checked after the record was written: of two processes that create a lab at once, at least one sees the other's. */
 function refuseSecondName(runDir: string, record: LabRecord): void {
   const { labs } = listLabs(runDir);
   const other = labs.find(

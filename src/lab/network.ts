@@ -1,4 +1,4 @@
-// The network of a lab: namespaces, one cable between two hosts or a switch between more, addresses and the wire's qualities.
+// The network of a lab: namespaces, a cable between two hosts or a switch between more, addresses, delay and loss.
 
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -18,16 +18,16 @@ import {
 } from './spec.ts';
 
 const namespaceDir = '/run/netns';
-/** Links come up by themselves within milliseconds of their other end. */
+/** A link usually comes up within milliseconds of its other end. */
 const readyTimeoutMs = 5000;
-/** Small, as the lab shares its machine with what is being tested. */
+/** Few, because other tests may run on this machine at the same time. */
 const parallelTools = 4;
 /** netem holds delayed packets; its own limit of 1000 would drop from a fast sender. */
 const netemLimitPackets = 100_000;
 
 interface NetworkPlace {
   readonly labId: string;
-  /** The tools run in here, so that killing the cgroup stops a creation whose creator died. */
+  /** The tools run in this cgroup, so that killing it also stops an unfinished creation. */
   readonly cgroup: string;
   readonly signal?: AbortSignal | undefined;
 }
@@ -45,14 +45,14 @@ export async function makeNetwork(place: NetworkPlace, spec: LabSpec): Promise<v
   if (hasSwitch(spec)) await ip(place, ['-n', switchNamespace], switchCabling(place.labId, spec));
   await inParallel(hosts, ({ namespace, index }) => ip(place, ['-n', namespace], hostLines(index)));
   if (spec.delayMs > 0 || spec.lossPercent > 0) {
-    await inParallel(hosts, ({ namespace }) => shapeWire(place, namespace, spec));
+    await inParallel(hosts, ({ namespace }) => shapeLink(place, namespace, spec));
   }
   const deadlineMs = performance.now() + readyTimeoutMs;
   await inParallel(hosts, ({ namespace }) => linksUp(place, namespace, 'dev eth0', ' state UP ', deadlineMs));
   if (hasSwitch(spec)) await linksUp(place, switchNamespace, 'master br0', ' state forwarding ', deadlineMs);
 }
 
-/** Both ends are born where they belong, so nothing ever shows up in the machine's own namespace. */
+/** Both ends are created in their namespaces, so that the machine's own namespace never has them. */
 function cable(labId: string, spec: LabSpec): readonly string[] {
   const [left, right] = spec.hosts.map((host) => namespaceOf(labId, host));
   return [`link add eth0 mtu ${spec.mtu} netns ${left} type veth peer name eth0 mtu ${spec.mtu} netns ${right}`];
@@ -70,7 +70,7 @@ function switchCabling(labId: string, spec: LabSpec): readonly string[] {
   ];
 }
 
-/** `nodad`: nobody else has the address, and looking for a duplicate takes a second. */
+/** `nodad`: the address is unique, and detecting duplicates would take a second. */
 function hostLines(index: number): readonly string[] {
   const { ipv4, ipv6 } = addressesOf(index);
   return [
@@ -81,21 +81,21 @@ function hostLines(index: number): readonly string[] {
   ];
 }
 
-async function shapeWire(place: NetworkPlace, namespace: string, spec: LabSpec): Promise<void> {
+async function shapeLink(place: NetworkPlace, namespace: string, spec: LabSpec): Promise<void> {
   const delay = spec.delayMs > 0 ? ['delay', `${spec.delayMs}ms`] : [];
   const loss = spec.lossPercent > 0 ? ['loss', `${spec.lossPercent}%`] : [];
   const netem = ['netem', 'limit', String(netemLimitPackets), ...delay, ...loss];
   const words = [requireTool('tc', 'iproute2'), '-n', namespace, 'qdisc', 'add', 'dev', 'eth0', 'root', ...netem];
   const result = await collect(spawnInCgroup(place.cgroup, words, toolOptions(place)));
   if (result.code === 0) return;
-  // tc's words for a kernel without the module, with and without extended answers.
+  // The messages of tc on a kernel without the module, with and without extended ACKs.
   if (/qdisc kind is unknown|No such file or directory/.test(result.stderr)) {
     throw new UnsupportedError('this kernel has no netem (CONFIG_NET_SCH_NETEM), so the lab cannot set delay or loss');
   }
   throw toolError(`set delay and loss in ${namespace}`, result.stderr);
 }
 
-/** A link reports itself up a moment after it was asked to be; packets sent before that are lost. */
+/** A link is up a moment after it was set up; packets that are sent before are lost. */
 async function linksUp(
   place: NetworkPlace,
   namespace: string,
@@ -125,7 +125,7 @@ async function ip(place: NetworkPlace, options: readonly string[], lines: readon
   throw toolError(line === undefined ? 'ip -batch' : `ip ${line}`, result.stderr);
 }
 
-/** Untranslated messages: some of them are looked at above. */
+/** LC_ALL=C, because some messages are matched above. */
 function toolOptions(place: NetworkPlace): { env: NodeJS.ProcessEnv; signal?: AbortSignal; killSignal: 'SIGKILL' } {
   const env = { ...process.env, LC_ALL: 'C' };
   return { env, killSignal: 'SIGKILL', ...(place.signal === undefined ? {} : { signal: place.signal }) };
@@ -137,7 +137,7 @@ function toolError(attempt: string, stderr: string): MillraceError {
   return new MillraceError('MILLRACE_ERR_FAILED', `lab: ${attempt}: ${reason === '' ? 'killed' : reason}`);
 }
 
-/** After a failure no further item is begun. */
+/** After a failure no further item is started. */
 async function inParallel<T>(items: readonly T[], action: (item: T) => Promise<unknown>): Promise<void> {
   const queue = [...items];
   const work = async (): Promise<void> => {
@@ -147,7 +147,7 @@ async function inParallel<T>(items: readonly T[], action: (item: T) => Promise<u
   await Promise.all(workers).finally(() => queue.splice(0));
 }
 
-/** Deletes those that exist. Another process may be doing the same: what counts is that none is left. */
+/** Removes those that exist. Another process may do the same at the same time; in the end none must be left. */
 export async function removeNamespaces(namespaces: readonly string[]): Promise<void> {
   const existing = namespaces.filter((namespace) => existsSync(namespaceFile(namespace)));
   if (existing.length === 0) return;

@@ -1,4 +1,4 @@
-// Tells people who lack the rights for a lab what to do about it.
+// Turns a permission error of a lab into one that says what to do.
 
 import { MillraceError } from '../errors.ts';
 
@@ -7,7 +7,7 @@ export function permissionError(reason: string, options?: ErrorOptions): Millrac
   return new MillraceError('MILLRACE_ERR_PERMISSION', `${reason} (${advice})`, options);
 }
 
-/** Passes other errors through. EROFS: a container that sees the machine's cgroups read-only. */
+/** Returns other errors as they are. EROFS occurs in a container that has the machine's cgroups read-only. */
 export function explainPermission(attempt: string, error: unknown): unknown {
   const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
   if (code !== 'EACCES' && code !== 'EPERM' && code !== 'EROFS') return error;

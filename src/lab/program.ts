@@ -1,4 +1,4 @@
-// Finds programs, starts them inside a cgroup, and collects what they say.
+// Finds programs, starts them inside a cgroup, and collects their output.
 
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { accessSync, constants, statSync } from 'node:fs';
@@ -18,7 +18,7 @@ const fallbackPath = '/bin:/usr/bin';
 /** The PATH of ordinary users, and of some services, lacks these. */
 const systemDirs = '/usr/sbin:/usr/bin:/sbin:/bin';
 
-/** Enters the cgroup before the program starts, so that not even its first child escapes. Words stay words: no quoting. */
+/** Enters the cgroup before the program starts, so that no child escapes it. Words are passed on without quoting. */
 const enterScript = 'echo 0 > "$1/cgroup.procs" || exit 126; shift; exec "$@"';
 
 /** As execvp() would: a word with a slash is a path, any other is searched for. Null when there is none to run. */
@@ -59,14 +59,14 @@ export async function collect(child: ChildProcess, input = ''): Promise<ProgramR
   child.stderr?.on('data', (chunk: Buffer) => stderr.push(chunk));
   child.on('error', (error) => {
     failure = error;
-    // Never started: there will be no other event.
+    // It was never started, so no other event follows.
     if (child.pid === undefined) reject(error);
   });
   child.on('close', (code, signal) => {
     if (failure !== null) return reject(failure);
     settle({ code, signal, stdout: Buffer.concat(stdout).toString(), stderr: Buffer.concat(stderr).toString() });
   });
-  // A program may end without reading its input; its status tells how it fared.
+  // A program may end without reading its input; its status shows whether it failed.
   child.stdin?.on('error', () => {});
   child.stdin?.end(input);
   return promise;

@@ -17,13 +17,13 @@ import { type LabSpec, labSpec } from './spec.ts';
 
 export interface LabRecord extends LabSpec {
   readonly id: string;
-  /** Null: the lab outlives its maker on purpose. */
+  /** The process that created the lab. Null: the lab is persistent. */
   readonly owner: Owner | null;
   /** ISO 8601. */
   readonly createdAt: string;
 }
 
-/** A file among the records that is none. It is told, and left alone: without an owner nobody can be proven dead. */
+/** A file among the records that is no record. It is reported and left alone, because its owner is unknown. */
 export interface RecordProblem {
   readonly file: string;
   readonly reason: string;
@@ -76,7 +76,7 @@ export function removeRecord(runDir: string, id: string): void {
   rmSync(recordFile(runDir, id), { force: true });
 }
 
-/** Readers never see half a record. The writer's identity is in the name, so that its remains can be told apart. */
+/** The record is written aside, so that no reader sees a part of it. The file's name has the writer's identity, for removeDeadTemporaries. */
 function withTemporary<T>(runDir: string, record: LabRecord, publish: (temporary: string) => T): T {
   const file = join(recordDir(runDir), `${record.id}.${ownerToken(currentOwner())}${temporarySuffix}`);
   try {
@@ -109,7 +109,7 @@ export function listRecords(runDir: string): RecordList {
   return { records: records.toSorted((left, right) => (left.createdAt < right.createdAt ? -1 : 1)), problems };
 }
 
-/** Null when there is none, or none that can be understood. */
+/** Null when there is none, or when it is no record of this version. */
 export function readRecord(runDir: string, id: string): LabRecord | null {
   try {
     const text = readRecordText(recordFile(runDir, id));
@@ -128,7 +128,7 @@ function recordDirEntries(runDir: string): readonly string[] {
   }
 }
 
-/** Null when it has just been removed. The type is looked at first: opening a FIFO would block. */
+/** Null when it was removed since. The type is checked first, because opening a FIFO would block. */
 function readRecordText(file: string): string | null {
   try {
     const stat = lstatSync(file);
@@ -141,7 +141,7 @@ function readRecordText(file: string): string | null {
   }
 }
 
-/** Throws when the text is not a record of this version. Names in it become paths to remove, so each one is checked. */
+/** Throws when the text is not a record of this version. Its names become paths that are removed, so each is checked. */
 export function parseRecord(text: string): LabRecord {
   const value: unknown = JSON.parse(text);
   if (typeof value !== 'object' || value === null) throw new Error('it is not a JSON object');
@@ -162,7 +162,7 @@ export function parseRecord(text: string): LabRecord {
   return { ...spec, id, owner: knownOwner, createdAt };
 }
 
-/** Removes what a writer left that was killed between writing a record aside and publishing it. */
+/** Removes the files of writers that were killed between writing a record aside and publishing it. */
 export function removeDeadTemporaries(runDir: string, view: OwnerView): void {
   for (const name of recordDirEntries(runDir)) {
     if (!name.endsWith(temporarySuffix)) continue;

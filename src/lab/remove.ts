@@ -1,4 +1,4 @@
-// Takes a lab down: programs first, then cgroups, namespaces, and the record last.
+// Removes a lab: its programs first, then cgroups and namespaces, and the record last.
 
 import { currentOwner } from '../system/index.ts';
 import { cgroupOfLab, removeCgroupParent, removeCgroups } from './cgroup-tree.ts';
@@ -8,8 +8,8 @@ import { type LabRecord, removeRecord, replaceRecord } from './record.ts';
 import { namespacesOf } from './spec.ts';
 
 /**
- * Harmless to repeat, to interrupt and to run twice at once; the record stays until the rest is gone.
- * The order matters: the tools that make namespaces run in the lab's cgroup, so once that is gone none can appear any more.
+ * It may be repeated, interrupted and run twice at once: the record stays until the rest is removed. The order matters:
+ * the tools that create namespaces run in the lab's cgroup, so once that is removed no namespace can appear any more.
  */
 export async function removeKernelObjects(runDir: string, record: LabRecord): Promise<void> {
   await removeCgroups(cgroupOfLab(record.id));
@@ -18,7 +18,7 @@ export async function removeKernelObjects(runDir: string, record: LabRecord): Pr
   removeCgroupParent();
 }
 
-/** Takes down a lab that outlives its maker. It is adopted first: if this process dies half-way, the next sweep goes on. */
+/** Removes a persistent lab. It gets this process as its owner first: if the process dies half-way, a sweep goes on. */
 export async function removeLab(runDir: string, record: LabRecord): Promise<void> {
   try {
     replaceRecord(runDir, { ...record, owner: currentOwner() });

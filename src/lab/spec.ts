@@ -1,25 +1,22 @@
-// What a lab shall look like, as plain data: its hosts, their addresses and the qualities of the wire.
+// The spec of a lab as plain data: its hosts, their addresses, MTU, delay and loss.
 
 import { UsageError } from '../errors.ts';
 import { didYouMean } from '../text/index.ts';
 
-export interface WireOptions {
-  /** Bytes of IP packet that fit a frame. 1280 to 65535, 1500 unless said otherwise. */
+export interface SpecOptions {
+  /** The largest IP packet in bytes, 1280 to 65535. Default 1500. */
   readonly mtu?: number;
   /** Added to every packet in each direction, so a round trip takes twice as long. */
   readonly delayMs?: number;
   /** Share of packets lost in each direction, 0 to 100. */
   readonly lossPercent?: number;
-}
-
-export interface SpecOptions extends WireOptions {
-  /** Names, or how many: those are then called a, b, c… Two unless said otherwise. */
+  /** Names, or how many, which are then called a, b, c… Default: two. */
   readonly hosts?: number | readonly string[];
-  /** What people call the lab; it always has an id as well. */
+  /** A name for people; a lab always has an id as well. */
   readonly name?: string;
 }
 
-/** Checked, with the defaults filled in. Everything the kernel objects are named after follows from this and an id. */
+/** Checked, with the defaults filled in. The names of all kernel objects follow from the spec and the id. */
 export interface LabSpec {
   readonly name: string | null;
   readonly hosts: readonly string[];
@@ -96,14 +93,14 @@ export function addressesOf(hostIndex: number): Addresses {
   return { ipv4: `10.77.0.${hostIndex + 1}`, ipv6: `fd77::${hostIndex + 1}` };
 }
 
-/** Where the host stands in the lab, which is also what its addresses follow from. */
+/** The index of a host, from which its addresses follow. */
 export function hostIndexOf(spec: LabSpec, host: string): number {
   const index = spec.hosts.indexOf(host);
   if (index >= 0) return index;
   throw new UsageError(`no host ${JSON.stringify(host)} in this lab${didYouMean(host, spec.hosts)}`);
 }
 
-/** Two hosts share one cable; more of them need a switch. */
+/** Two hosts have one cable; more hosts need a switch. */
 export function hasSwitch(spec: LabSpec): boolean {
   return spec.hosts.length > 2;
 }

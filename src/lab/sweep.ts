@@ -1,4 +1,4 @@
-// Removes what dead creators left behind, and nothing else.
+// Removes the labs of dead processes, and nothing else.
 
 import { type Liveness, livenessOf, ownerToken, thisMachine } from '../system/index.ts';
 import { removeCgroupParent } from './cgroup-tree.ts';
@@ -28,7 +28,7 @@ export interface LabList {
 export interface SweepReport {
   /** Ids of the labs that were removed. */
   readonly removed: readonly string[];
-  /** Files that are no records, and labs that could not be removed. Neither stops the sweep. */
+  /** Files that are no records, and labs that could not be removed; the sweep goes on after each. */
   readonly problems: readonly RecordProblem[];
 }
 
@@ -45,7 +45,7 @@ export function listLabs(runDir: string = defaultRunDir): LabList {
   return { labs: records.map((record) => ({ record, state: stateOf(record) })), problems };
 }
 
-/** The owner may have handed the lab over, as `lab up` does in the end, after the record was read and before it died. */
+/** Between the read of its record and its death the owner may have made the lab persistent, as `lab up` does in the end. */
 function isUnchanged(runDir: string, record: LabRecord): boolean {
   const now = readRecord(runDir, record.id);
   return now?.owner != null && record.owner !== null && ownerToken(now.owner) === ownerToken(record.owner);
@@ -66,7 +66,7 @@ export async function sweep({ runDir = defaultRunDir, signal }: SweepOptions = {
     }
   }
   removeDeadTemporaries(runDir, thisMachine());
-  // A creator killed between its last two steps leaves the empty parent.
+  // A process that was killed between the last two steps of a removal leaves the empty parent.
   removeCgroupParent();
   return { removed, problems: [...problems, ...failures] };
 }

@@ -75,7 +75,7 @@ describe('the exchange of ibv_rc_pingpong', () => {
     for (const [said, message] of [
       ['', /closed the connection/],
       [text.slice(0, 20), /closed the connection/],
-      [`${text}nope\0`, /did not say "done"/],
+      [`${text}nope\0`, /did not send "done"/],
     ] as const) {
       const [client, server] = duplexPair();
       const served = exchange(server, 'server', here, signal, () => {});

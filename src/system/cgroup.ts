@@ -12,7 +12,7 @@ export function findCgroup2Mount(mountinfo: string = readFileSync('/proc/self/mo
     if (filesystem?.split(' ', 1)[0] !== 'cgroup2' || root === undefined || mountPoint === undefined) continue;
     const path = unescapeOctal(mountPoint);
     if (root === '/') return path;
-    // A bind mount of one subtree: only good when there is no whole one.
+    // A bind mount of a subtree is used only if the whole tree is not mounted.
     partial ??= path;
   }
   return partial;

@@ -1,10 +1,10 @@
-// Folders that users name. Node's own recursive mkdir never returns where a folder cannot be made, as below /proc.
+// Creates folders that users name. Node's recursive mkdir never returns where none can be created, as below /proc.
 
 import { mkdirSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { MillraceError } from '../errors.ts';
 
-/** Makes a folder and what is missing above it. One that is there already is fine. */
+/** Creates a folder and those missing above it. An existing one is fine. */
 export function makeFolder(path: string, mode = 0o755): void {
   const folder = resolve(path);
   try {
@@ -13,7 +13,7 @@ export function makeFolder(path: string, mode = 0o755): void {
     const { code, message } = error as NodeJS.ErrnoException;
     const isForbidden = code === 'EACCES' || code === 'EPERM' || code === 'EROFS';
     const blame = isForbidden ? 'MILLRACE_ERR_PERMISSION' : 'MILLRACE_ERR_USAGE';
-    const advice = isForbidden ? '; name one that this user may write to, or run as root' : '';
+    const advice = isForbidden ? '; choose a folder that this user may write to, or run as root' : '';
     throw new MillraceError(blame, `make the folder ${folder}: ${message}${advice}`, { cause: error });
   }
 }

@@ -1,4 +1,4 @@
-// What the operating system says of this machine and its processes.
+// Facts about this machine and its processes: cgroup mount, folders, process identity, version.
 
 export { findCgroup2Mount } from './cgroup.ts';
 export { makeFolder } from './folder.ts';

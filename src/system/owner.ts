@@ -1,4 +1,4 @@
-// Who made a lab, written down so that any later process can tell whether the maker still lives.
+// The identity of a process, written down so that any later process can tell whether it still runs.
 
 import { readFileSync, readlinkSync } from 'node:fs';
 
@@ -12,10 +12,10 @@ export interface Owner {
   readonly namespaces: string;
 }
 
-/** Three answers: only `dead` allows anything to be removed. */
+/** Only what a `dead` owner left may be removed. */
 export type Liveness = 'alive' | 'dead' | 'unknown';
 
-/** What is looked at; tests put a made-up machine in its place. */
+/** What decides the liveness; tests use a fake. */
 export interface OwnerView {
   readonly bootId: string;
   readonly namespaces: string;

@@ -1,4 +1,4 @@
-// Whether guests run on the processor or are interpreted.
+// Whether guests run on the processor (KVM) or are emulated (TCG).
 
 import { tryKvmGuest } from '../../native/index.ts';
 
@@ -6,7 +6,7 @@ export type Accelerator = 'kvm' | 'tcg';
 
 let known: Accelerator | null = null;
 
-/** KVM where it really runs a guest: some hosts have the device and refuse ordinary ones. */
+/** KVM if it runs a test guest: some hosts have the device and refuse ordinary guests. */
 export function accelerator(): Accelerator {
   known ??= hasKvm() ? 'kvm' : 'tcg';
   return known;

@@ -1,4 +1,4 @@
-// The agent's source as the image carries it: plain JavaScript, because stripping types in a guest takes seconds.
+// The agent's source for the image: plain JavaScript, because stripping types in a guest takes seconds.
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ const modules = ['agent-main', 'agent', 'agent-pipes', 'frames'] as const;
 /** `.ts` in a checkout, `.js` in the package. */
 const extension = extname(import.meta.filename);
 
-/** As they are here: what the image's key follows from. */
+/** The files as they are here, for the key of the image. */
 export function agentFiles(): readonly SourceFile[] {
   return modules.map((module) => {
     const name = `${module}${extension}`;
@@ -22,7 +22,7 @@ export function agentFiles(): readonly SourceFile[] {
   });
 }
 
-/** As the guest runs them. */
+/** The files as the guest runs them. */
 export function agentSource(): readonly SourceFile[] {
   const files = agentFiles();
   const texts = extension === '.ts' ? stripTypes(files.map(({ text }) => text)) : files.map(({ text }) => text);
@@ -32,7 +32,7 @@ export function agentSource(): readonly SourceFile[] {
   }));
 }
 
-/** In a process of its own: Node warns of this function, once per process, on standard error. */
+/** In a process of its own, because Node prints a warning about this function once per process. */
 function stripTypes(texts: readonly string[]): readonly string[] {
   const script = `
     const { stripTypeScriptTypes } = require('node:module');

@@ -1,4 +1,4 @@
-// Starts the agent in a guest: finds its port, waits for the kernel modules, and says that it is ready.
+// Starts the agent in a guest: finds its port, waits for the kernel modules, and sends `ready`.
 
 import { readFileSync } from 'node:fs';
 import { type FileHandle, open, readdir, readFile } from 'node:fs/promises';
@@ -22,14 +22,14 @@ async function openPort(name: string): Promise<FileHandle> {
 
 async function main(portName: string, modulesFifo: string): Promise<void> {
   const port = await openPort(portName);
-  // One write at a time, each whole: frames of two commands must not mix.
+  // One write at a time, so that the frames of two commands do not mix.
   let previous = Promise.resolve();
   const send = (frame: Uint8Array): Promise<void> => {
     previous = previous.then(() => writeAll(port, frame));
     return previous;
   };
   const agent = new Agent(send, new PipePool(dirname(modulesFifo)));
-  // Whoever loads the modules closes this when the last one is in.
+  // The script that loads the modules closes this when the last one is loaded.
   const problems = await readFile(modulesFifo, 'utf8');
   const ready: ReadyMessage = { version: protocolVersion, kernel: release(), problems: problems.trim() };
   await send(encodeFrame('ready', 0, JSON.stringify(ready)));
@@ -37,7 +37,7 @@ async function main(portName: string, modulesFifo: string): Promise<void> {
   const buffer = Buffer.alloc(readBytes);
   for (;;) {
     const { bytesRead } = await port.read(buffer, 0, readBytes, null);
-    // The host has gone, and with it this guest's reason to be.
+    // The host has gone, so the guest ends.
     if (bytesRead === 0) return;
     for (const frame of decoder.push(Buffer.from(buffer.subarray(0, bytesRead)))) agent.receive(frame);
   }

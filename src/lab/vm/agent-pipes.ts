@@ -1,4 +1,4 @@
-// Pipes for what commands say. Node's own are sockets, and those nobody can open as /dev/stderr.
+// Pipes for the output of commands. Node's own are sockets, which a command cannot open as /dev/stderr.
 
 import { spawnSync } from 'node:child_process';
 import { constants, openSync } from 'node:fs';
@@ -6,19 +6,19 @@ import { Socket } from 'node:net';
 import { join } from 'node:path';
 
 const { O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
-/** A program start each; a command takes two pipes. */
+/** Pipes that one mkfifo creates, since each start of a program costs time; a command takes two. */
 const madeAtOnce = 12;
 
 export interface CommandPipe {
   /** The agent's end. */
   readonly stream: Socket;
-  /** The command's end; close it once the command has it. */
+  /** The command's end; close it once the command has started. */
   readonly fd: number;
-  /** Its name in the pool. Give it back when both ends are closed. */
+  /** Its path in the pool. Return it when both ends are closed. */
   readonly path: string;
 }
 
-/** Named pipes: Node can open those, and an empty one that nobody has open is as good as new. */
+/** Named pipes, which Node can open; an empty one that is not open anywhere can be used again. */
 export class PipePool {
   readonly #dir: string;
   readonly #free: string[] = [];
@@ -28,15 +28,15 @@ export class PipePool {
     this.#dir = dir;
   }
 
-  /** For other files of commands, too. */
+  /** Other files of commands go there too. */
   get folder(): string {
     return this.#dir;
   }
 
-  /** What the command writes, the agent reads. */
+  /** A pipe that the command writes and the agent reads. */
   output(): CommandPipe {
     const path = this.#take();
-    // The reader first, without waiting for a writer; then the writer need not wait either.
+    // The reader is opened first, without waiting for a writer; then the writer need not wait either.
     const ours = openSync(path, O_RDONLY | O_NONBLOCK);
     const fd = openSync(path, O_WRONLY);
     return { stream: new Socket({ fd: ours, readable: true, writable: false }), fd, path };
@@ -49,7 +49,7 @@ export class PipePool {
   #take(): string {
     if (this.#free.length === 0) this.#make();
     const path = this.#free.pop();
-    if (path === undefined) throw new Error(`no named pipes can be made in ${this.#dir}`);
+    if (path === undefined) throw new Error(`create named pipes in ${this.#dir}: mkfifo made none`);
     return path;
   }
 

@@ -1,4 +1,4 @@
-// The program in a guest that runs commands for the host. It is put into the image, so it imports only what goes there with it (agent-files.ts).
+// The program in a guest that runs commands for the host. It imports only files that the image has too (agent-files.ts).
 
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -7,12 +7,12 @@ import type { Readable } from 'node:stream';
 import type { CommandPipe, PipePool } from './agent-pipes.ts';
 import { type ExitMessage, encodeFrame, type Frame, type FrameType, type StartMessage } from './frames.ts';
 
-/** Enters the cgroup before the command starts, so that not even its first child escapes. */
+/** Enters the cgroup before the command starts, so that no child escapes it. */
 const enterScript = 'echo 0 > "$1/cgroup.procs" || exit 126; shift; exec "$@"';
-/** What is in a cgroup that was killed is gone in milliseconds; only a process that left it could hold a pipe longer. */
+/** Processes of a killed cgroup end within milliseconds; only one that has left it could keep a pipe open for longer. */
 const drainTimeoutMs = 2000;
 
-/** Where frames for the host go. Resolves when the next one may be sent. */
+/** Sends a frame to the host. Resolves when the next one may be sent. */
 export type Send = (frame: Uint8Array) => Promise<void>;
 
 type SendOutput = (type: FrameType, payload: Uint8Array) => Promise<void>;
@@ -32,7 +32,7 @@ export class Agent {
   receive({ type, id, payload }: Frame): void {
     if (type === 'start') this.#start(id, JSON.parse(payload.toString()) as StartMessage);
     const command = this.#commands.get(id);
-    // It may have ended in the meantime.
+    // The command may have ended already.
     if (command === undefined) return;
     if (type === 'kill') command.kill();
     if (type === 'input') command.input(payload);
@@ -50,7 +50,7 @@ export class Agent {
   }
 }
 
-/** A command and all it started: they live in one cgroup and end together. */
+/** A command and all processes that it started: they are in one cgroup and end together. */
 class Command {
   /** Settles when all of its output was sent and none of its processes is left. */
   readonly ended: Promise<ExitMessage>;
@@ -115,7 +115,7 @@ class Command {
     this.#input.add(chunk);
   }
 
-  /** The command, its children, and whatever they made cgroups for below their own. */
+  /** Kills the command, its children, and all processes in cgroups below its own. */
   kill(): void {
     this.#input.giveUp();
     try {
@@ -128,11 +128,11 @@ class Command {
   }
 }
 
-/** A file without a name: a command may open it again as /dev/stdin, and finds it whole. */
+/** An unlinked file: a command may open it again as /dev/stdin, and reads all of it. */
 class CommandInput implements Disposable {
-  /** True when all of it is there, false when it never will be. */
+  /** True when the whole input has arrived, false when it never will. */
   readonly complete: Promise<boolean>;
-  /** What the command reads; null for nothing. */
+  /** The file that the command reads; null for /dev/null. */
   readonly fd: number | null = null;
   readonly #writer: number | null = null;
   readonly #settle: (isComplete: boolean) => void;
@@ -173,7 +173,7 @@ async function exitOf(child: ChildProcess): Promise<ExitMessage> {
   return promise;
 }
 
-/** Reads no faster than the host takes it. */
+/** Reads output no faster than the host takes it. */
 async function copy(stream: Readable, send: (chunk: Uint8Array) => Promise<void>): Promise<void> {
   try {
     for await (const chunk of stream) await send(chunk as Uint8Array);
@@ -182,7 +182,7 @@ async function copy(stream: Readable, send: (chunk: Uint8Array) => Promise<void>
   }
 }
 
-/** Processes that were killed may take a moment to leave; the kernel refuses until then, and the guest's end takes the rest. */
+/** Killed processes take a moment to leave a cgroup, and the kernel refuses its removal until then; what stays ends with the guest. */
 function removeTree(cgroup: string): void {
   try {
     for (const entry of readdirSync(cgroup, { withFileTypes: true })) {
@@ -190,6 +190,6 @@ function removeTree(cgroup: string): void {
     }
     rmdirSync(cgroup);
   } catch {
-    // Ids are never used twice, so an empty cgroup that stays harms nobody.
+    // Ids are never used twice, so an empty cgroup that stays does no harm.
   }
 }

@@ -1,4 +1,4 @@
-// Folders that are costly to make: made aside, published by one rename, checked against their sums before each use.
+// A cache of folders that are costly to build: built aside, published by one rename, checked against their sums before use.
 
 import { createHash, randomBytes } from 'node:crypto';
 import {
@@ -20,11 +20,11 @@ import { currentOwner, livenessOf, makeFolder, ownerToken, parseOwnerToken } fro
 import { lockFile } from './lock.ts';
 
 interface CacheRequest {
-  /** The folder all entries lie in. */
+  /** The folder of all entries. */
   readonly root: string;
-  /** Entries of one kind replace each other in time: a few are kept. */
+  /** Of the entries of one kind, only the last few that were used are kept. */
   readonly kind: string;
-  /** Hexadecimal; everything the content follows from is in it. */
+  /** A hexadecimal hash of everything that the content depends on. */
   readonly key: string;
   /** Fills an empty folder with files. */
   readonly build: (folder: string) => Promise<void>;
@@ -49,7 +49,7 @@ export function defaultCacheDir(env: NodeJS.ProcessEnv = process.env, uid: numbe
   return join(home === undefined || home === '' ? join(homedir(), '.cache') : home, 'millrace/vm');
 }
 
-/** The entry's folder. Of several processes that ask at once, one builds and the others wait for it. */
+/** Resolves to the entry's folder. If several processes ask at once, one builds and the others wait for it. */
 export async function cachedFolder(request: CacheRequest): Promise<string> {
   const { root, kind, key, build, signal } = request;
   const folder = join(root, `${kind}-${key}`);
@@ -64,7 +64,7 @@ export async function cachedFolder(request: CacheRequest): Promise<string> {
     await build(aside);
     signal?.throwIfAborted();
     seal(aside);
-    // A damaged one is in the way.
+    // A damaged entry may be in its place.
     rmSync(folder, { recursive: true, force: true });
     renameSync(aside, folder);
   } finally {
@@ -74,12 +74,12 @@ export async function cachedFolder(request: CacheRequest): Promise<string> {
   return folder;
 }
 
-/** Entries are kept by when they were last used. */
+/** Sets the time of last use, by which entries are kept. */
 function use(folder: string): string {
   try {
     utimesSync(folder, new Date(), new Date());
   } catch {
-    // Another user's; then that user's uses count.
+    // The entry belongs to another user; only the uses of that user count.
   }
   return folder;
 }
@@ -97,7 +97,7 @@ function seal(folder: string): void {
   sync(manifest);
 }
 
-/** On disk before the rename is: a crash must not leave a whole folder with empty files. */
+/** Files are synced before the rename, so that a crash does not leave a published folder with empty files. */
 function sync(path: string): void {
   const fd = openSync(path, 'r+');
   try {
@@ -107,7 +107,7 @@ function sync(path: string): void {
   }
 }
 
-/** Reads a file's content only where its size is right and its time is not: copies and restored backups are fine. */
+/** Reads the content of a file only if its size is right and its time is not, as after a copy or a restored backup. */
 export function isIntact(folder: string): boolean {
   try {
     const files = Object.entries(readManifest(folder));
@@ -135,7 +135,7 @@ function sumOf(path: string): string {
   return createHash('sha256').update(readFileSync(path)).digest('hex');
 }
 
-/** What builders left that were killed. Only called under the lock of one kind, so the owner decides, not the name. */
+/** Removes what killed builders left. Other kinds may be built at the same time, so the owner decides. */
 function removeRemains(root: string): void {
   for (const name of readdirSync(root)) {
     if (!name.startsWith(temporaryPrefix)) continue;

@@ -1,4 +1,4 @@
-// A record of what passes a guest's network card, in a file without a name: nothing is left of it unless it is saved.
+// A capture of a guest's network card in an unlinked file: nothing is left of it unless it is saved.
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, readSync, rmSync, writeSync } from 'node:fs';
@@ -21,7 +21,7 @@ export class Capture implements Disposable {
     return this.#fd;
   }
 
-  /** What has been recorded by now, as a pcap file. */
+  /** The packets so far, as a pcap file. */
   save(path: string): void {
     const target = openSync(path, 'w', 0o644);
     try {

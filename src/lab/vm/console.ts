@@ -1,4 +1,4 @@
-// What a guest said on its serial line and QEMU on its standard error: the end of it, for error messages.
+// The last output of a guest's serial line and of QEMU's standard error, for error messages.
 
 import { stripVTControlCharacters } from 'node:util';
 
@@ -16,7 +16,7 @@ export class ConsoleTail {
     return stripVTControlCharacters(this.#text.replaceAll('\r', ''));
   }
 
-  /** Indented, ready to stand below a message; empty when nothing was said. */
+  /** Indented lines to follow a message; empty without output. */
   lines(count: number): string {
     const lines = this.text.trimEnd().split('\n');
     return lines[0] === '' && lines.length === 1
@@ -27,7 +27,7 @@ export class ConsoleTail {
           .join('');
   }
 
-  /** Why the kernel gave up, if it did. */
+  /** The reason of the kernel's panic, if there was one. */
   get panic(): string | null {
     return (
       /Kernel panic - not syncing: (.+)/.exec(this.text)?.[1] ?? /millrace-init: (.+)/.exec(this.text)?.[1] ?? null

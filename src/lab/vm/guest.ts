@@ -12,13 +12,13 @@ import { withSecondTry } from './second-try.ts';
 import { type CommandResult, lastLines, type RunOptions } from './session.ts';
 import { checkMemory, type GuestOptions, type GuestSpec, guestSpec } from './spec.ts';
 
-/** For what commands wrote to the shared folder through memory maps. */
+/** The time limit of `sync`, which writes memory-mapped files of the shared folder. */
 const syncTimeoutMs = 5000;
 
-/** One boot, many commands, also at once. QEMU ends with this object, and with this process however that ends. */
+/** A guest boots once and runs many commands, also at once. QEMU ends with this object, and whenever this process ends. */
 export class Guest implements AsyncDisposable {
   readonly name: string;
-  /** As `uname -r` says it. */
+  /** The kernel's release, as of `uname -r`. */
   readonly kernel: string;
   /** From the start of QEMU until commands could be run. */
   readonly bootMs: number;
@@ -54,7 +54,7 @@ export class Guest implements AsyncDisposable {
     );
   }
 
-  /** For guests that are cabled to each other. Takes over the link. */
+  /** For guests with a cable between them. Takes over the link. */
   static async bootOnLink(options: GuestOptions, link: Link | null): Promise<Guest> {
     await using stack = new AsyncDisposableStack();
     if (link !== null) stack.use(link);
@@ -78,34 +78,37 @@ export class Guest implements AsyncDisposable {
     return this.#machine.session.run(words, options);
   }
 
-  /** Throws when the status is not 0, with the end of what the command said, and keeps the evidence. */
+  /** Throws when the status is not 0, with the last output of the command, and keeps capture and console. */
   async runOk(words: readonly string[], options: RunOptions = {}): Promise<CommandResult> {
     return runOk(this.#machine, words, options);
   }
 
-  /** Makes an RDMA device of the kernel's own (rxe), on a dummy network device unless another is named. */
+  /** Creates an RDMA device of the kernel (rxe), on a dummy network device unless another is named. */
   async addRxe(options: RxeOptions = {}): Promise<RxeDevice> {
     return addRxe((words, input) => this.runOk(words, { input }), options);
   }
 
-  /** What the serial line said last. */
+  /** The last output of the serial line. */
   get console(): string {
     return this.#machine.qemu.console.text;
   }
 
-  /** QEMU's. */
+  /** The process id of QEMU. */
   get pid(): number | undefined {
     return this.#machine.qemu.pid;
   }
 
-  /** Writes a pcap file of what has passed eth0 by now. */
+  /** Writes the packets of eth0 so far to a pcap file. */
   saveCapture(path: string): void {
-    if (this.#capture === null) throw new UsageError(`guest ${this.name} has no network card that is recorded`);
+    if (this.#capture === null)
+      throw new UsageError(
+        `save the capture of guest ${this.name}: it has no network card, or its packets are not captured`,
+      );
     makeFolder(dirname(path));
     this.#capture.save(path);
   }
 
-  /** Keeps the capture and the console in `failureDir`; the paths. For tests that failed on their own account. */
+  /** Saves capture and console in `failureDir` and returns their paths, for tests that failed. */
   keepEvidence(): readonly string[] {
     return this.#machine.keepEvidence();
   }

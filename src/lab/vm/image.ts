@@ -1,4 +1,4 @@
-// What a guest boots: a kernel and its first root, made from Debian's packages and kept in a cache.
+// The image that a guest boots: kernel and initrd, made from Debian's packages and kept in a cache.
 
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -17,22 +17,22 @@ export interface Image {
   /** An ELF file, which QEMU starts directly. */
   readonly kernel: string;
   readonly initrd: string;
-  /** Of the kernel, as `uname -r` says it. */
+  /** The kernel's release, as of `uname -r`. */
   readonly release: string;
 }
 
 export interface ImageOptions {
   readonly cacheDir?: string | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Told before something that takes long. */
+  /** Called before something that takes long. */
   readonly onProgress?: ((message: string) => void) | undefined;
 }
 
 const names = { kernel: 'vmlinux', modules: 'modules.cpio', release: 'release', initrd: 'initrd' } as const;
-/** Counted up when the way the kernel's files are made changes. */
+/** Incremented whenever the way in which the files are made changes. */
 const recipeVersion = 1;
 
-/** Milliseconds where the cache has it; otherwise a download of some 100 MB. */
+/** Takes milliseconds if the cache has it; otherwise a download of some 100 MB. */
 export async function prepareImage(options: ImageOptions = {}): Promise<Image> {
   const { cacheDir: root = defaultCacheDir(), signal } = options;
   const kernelKey = keyOf([String(recipeVersion), rootModules.join(), networkModules.join(), extraModules.join()]);
@@ -72,7 +72,7 @@ async function buildKernel(folder: string, { signal, onProgress }: ImageOptions)
   }
 }
 
-/** The modules, and lists of what to load when. */
+/** The modules, and lists of which to load when. */
 function moduleEntries({ modulesDir }: KernelFiles): readonly CpioEntry[] {
   const tree = new ModuleTree(modulesDir);
   const root = tree.withNeeds(rootModules);
@@ -110,9 +110,9 @@ function userEntries(busybox: Uint8Array, agent: readonly SourceFile[]): readonl
     { path: 'bin', kind: 'folder' },
     { path: 'bin/busybox', kind: 'file', content: busybox },
     { path: 'dev', kind: 'folder' },
-    // Without it, process 1 has no output until /dev is mounted.
+    // Without this device, process 1 has no output until /dev is mounted.
     { path: 'dev/console', kind: 'characterDevice', device: [5, 1], mode: 0o600 },
-    // The shell opens it for what runs in the background, also after /dev has moved to the guest's root.
+    // The shell opens it for background commands, also after /dev has moved to the guest's root.
     { path: 'dev/null', kind: 'characterDevice', device: [1, 3], mode: 0o666 },
     { path: 'init', kind: 'file', content: initScript },
     { path: imagePaths.agent, kind: 'folder' },
@@ -122,7 +122,7 @@ function userEntries(busybox: Uint8Array, agent: readonly SourceFile[]): readonl
   ];
 }
 
-/** The guest starts it before there are any libraries. */
+/** It must be static, because the guest starts it before there are libraries. */
 function readBusybox(): Uint8Array {
   const path = requireTool('busybox', 'busybox-static');
   const program = readFileSync(path);

@@ -1,4 +1,4 @@
-// Virtual machines for tests: what other rooms may use.
+// Virtual machines for tests.
 
 export { type Accelerator, accelerator } from './accelerator.ts';
 export { defaultCacheDir } from './cache.ts';

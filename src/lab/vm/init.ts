@@ -1,11 +1,11 @@
-// The first program of a guest: makes the host's root its own, and starts the agent in it.
+// The first program of a guest: mounts the host's root as its own, and starts the agent in it.
 
-/** Where the image keeps what the script below looks for. */
+/** The paths in the image that the script below uses. */
 export const imagePaths = {
   modules: 'modules',
   rootModules: 'etc/root-modules',
   networkModules: 'etc/network-modules',
-  /** Per extra module, a file with the names of what to load for it. */
+  /** For each extra module, a file with the names of the modules to load. */
   extraModules: 'etc/extra-modules',
   agent: 'agent',
 } as const;
@@ -15,15 +15,15 @@ export const rootTag = 'millrace-root';
 export const shareTag = 'millrace-share';
 
 /**
- * Folders that are the guest's own and empty. What the guest needs of the host and lies below one of them (`keep`, say a
- * clone in /tmp) is put back.
+ * Folders that are empty in the guest and its own. What the guest needs of the host below one of them (`keep`, such as a
+ * clone in /tmp) is mounted again.
  */
 export const emptyFolders = ['/tmp', '/var/tmp', '/run', '/dev/shm'] as const;
 
 /**
  * Arguments arrive on the kernel's command line as mr.NAME=VALUE, escaped for printf (see kernelArguments).
- * The modules load in the background, behind a name for /run that stays when the root moves.
- * Process 1 ends up as a shell that waits for the agent: it also reaps orphans, which Node would not do.
+ * The modules load in the background, through a path to /run that stays valid when the root moves.
+ * Process 1 becomes a shell that waits for the agent: it also reaps orphans, which Node would not do.
  */
 export const initScript = `#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /lower /rw /keep /new /new-run
@@ -107,7 +107,7 @@ interface InitArguments {
   readonly keep: readonly string[];
 }
 
-/** Words of the kernel's command line; it splits at spaces and knows no quotes that would survive. */
+/** Words of the kernel's command line, which splits at spaces and has no quotes. */
 export function kernelArguments({ name, node, share, modules, keep }: InitArguments): readonly string[] {
   const words = [
     ['name', name],
@@ -119,7 +119,7 @@ export function kernelArguments({ name, node, share, modules, keep }: InitArgume
   return words.map(([key, value = '']) => `mr.${key}=${escapeForPrintf(value)}`);
 }
 
-/** Every byte but the harmless ones as \\0 and three octal digits, which printf's %b turns back. */
+/** Escapes all but harmless bytes as \\0 and three octal digits, which printf's %b decodes. */
 function escapeForPrintf(text: string): string {
   return [...Buffer.from(text)]
     .map((byte) => {

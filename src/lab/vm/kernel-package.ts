@@ -1,4 +1,4 @@
-// Gets Debian's kernel: picks a package that apt knows, downloads it, and unpacks it into a folder.
+// Gets Debian's kernel: chooses a package that apt knows, downloads it, and unpacks it into a folder.
 
 import { spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -18,11 +18,11 @@ interface FetchOptions {
   readonly onProgress?: ((message: string) => void) | undefined;
 }
 
-/** The series, the preferred one first. The cloud and rt flavours are other names: they have neither rxe nor 9p. */
+/** Kernel series, the preferred one first. The cloud and rt flavours do not match, since they have neither rxe nor 9p. */
 const series = [/^linux-image-6\.12\.\d+\S*-amd64$/, /^linux-image-6\.1\.0-\d+-amd64$/] as const;
 const otherFlavour = /-(?:cloud|rt)-amd64$|-unsigned$/;
 
-/** The newest of the first series that is there, or null. */
+/** The newest package of the first series that apt knows, or null. */
 export function chooseKernel(packages: readonly string[]): string | null {
   const compare = new Intl.Collator('en', { numeric: true }).compare;
   for (const pattern of series) {
@@ -35,8 +35,8 @@ export function chooseKernel(packages: readonly string[]): string | null {
 }
 
 /**
- * `folder` must be empty. Where apt knows no kernel, or one that the archive has replaced since, it is asked for fresh
- * lists once: containers come without lists, and old machines with old ones.
+ * `folder` must be empty. If apt knows no kernel, or one that the archive has replaced since, its lists are updated once:
+ * containers come without lists, and old machines with old ones.
  */
 export async function fetchKernel(folder: string, { signal, onProgress }: FetchOptions = {}): Promise<KernelFiles> {
   if (findProgram('apt-get', process.env.PATH) === null) {
@@ -54,12 +54,12 @@ export async function fetchKernel(folder: string, { signal, onProgress }: FetchO
   if (deb === undefined) throw failure(`download ${name}`, 'apt-get left no package');
   await toolOk(`unpack ${name}`, 'dpkg-deb', 'dpkg', ['--extract', deb, 'root'], { cwd: folder, signal });
   const root = join(folder, 'root');
-  // Debian 13 has /lib as a part of /usr.
+  // In Debian 13 /lib is a part of /usr.
   const lib = readdirSync(root).includes('lib') ? join(root, 'lib') : join(root, 'usr/lib');
   return { image: only(join(root, 'boot'), /^vmlinuz-/, name), modulesDir: only(join(lib, 'modules'), /./, name) };
 }
 
-/** What apt knows by now; nothing is fetched. */
+/** The packages that apt knows without an update. */
 async function knownKernel(signal?: AbortSignal): Promise<string | null> {
   const { stdout } = await tool('apt-cache', 'apt', ['pkgnames', 'linux-image-6.1'], { signal });
   return chooseKernel(stdout.split('\n'));
@@ -123,7 +123,7 @@ async function toolOk(
   if (code !== 0) throw failure(attempt, firstComplaint(stderr) || `${name} ended with status ${code}`);
 }
 
-/** Warnings are left out: apt has one for folders its download user cannot write to. */
+/** Without warnings: apt prints one for folders that its download user cannot write to. */
 function firstComplaint(stderr: string): string {
   return stderr.split('\n').find((line) => line !== '' && !line.startsWith('W:')) ?? '';
 }

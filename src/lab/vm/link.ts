@@ -8,15 +8,15 @@ import type { NetworkOptions } from './spec.ts';
 
 export interface Link extends AsyncDisposable {
   readonly backend: (fd: number) => NicBackend;
-  /** A descriptor QEMU shall have, or null. */
+  /** A descriptor for QEMU, or null. */
   readonly fd: number | null;
-  /** The lab host QEMU shall run in. */
+  /** The lab host that QEMU runs in. */
   readonly host: Host | null;
-  /** What the guest's end gets unless addresses are named. */
+  /** The addresses of the guest's end, unless others are named. */
   readonly ipLines: readonly string[];
 }
 
-/** The addresses QEMU's router expects and has. */
+/** The addresses that QEMU's router has, and that it expects of a guest. */
 const routedLines = ['addr add 10.0.2.15/24 dev eth0', 'link set eth0 up', 'route add default via 10.0.2.2'] as const;
 
 export async function makeLink({ host, hostAddress = [], mtu }: NetworkOptions): Promise<Link> {
@@ -30,7 +30,7 @@ export async function makeLink({ host, hostAddress = [], mtu }: NetworkOptions):
     };
   }
   const device = `tap${randomBytes(4).toString('hex')}`;
-  // A lab that dies takes the device with its namespace.
+  // When the lab is removed, the device goes with its namespace.
   const remove = (): Promise<void> => ip(host, [`link del ${device}`], true);
   const lines = [
     `tuntap add dev ${device} mode tap`,
@@ -60,7 +60,7 @@ export function cableEnd(fd: number): Link {
 
 async function ip(host: Host, lines: readonly string[], mayFail = false): Promise<void> {
   const result = await host.run('ip', ['-batch', '-'], { input: `${lines.join('\n')}\n` }).catch((error: unknown) => {
-    // The lab is down already.
+    // The lab was removed already.
     if (mayFail) return null;
     throw error;
   });

@@ -1,4 +1,4 @@
-// A lock between processes that ends with its holder, however that ends: flock(1) holds it while a pipe is open.
+// A lock between processes that is released whenever its holder ends: flock(1) holds it while a pipe is open.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -8,12 +8,12 @@ import { requireTool } from '../index.ts';
 /** `cat` ends when this process closes the pipe, or dies. */
 const holder = ['sh', '-c', 'echo locked; exec cat'] as const;
 
-/** Waits for its turn. */
+/** Waits until the lock is free. */
 export async function lockFile(path: string, signal?: AbortSignal): Promise<AsyncDisposable> {
   signal?.throwIfAborted();
   const child = spawn(requireTool('flock', 'util-linux'), ['--exclusive', path, ...holder], {
     stdio: ['pipe', 'pipe', 'pipe'],
-    // Ctrl-C is for this process, which then lets go in order.
+    // Detached, because Ctrl-C is for this process, which then releases the lock in order.
     detached: true,
   });
   const ended = once(child, 'close');

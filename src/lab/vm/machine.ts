@@ -1,4 +1,4 @@
-// A running QEMU, the agent in it, and what is kept of them when something fails. `Guest` is what people use.
+// A running QEMU with the agent in it, and what is kept of them when something fails. Programs use `Guest`.
 
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { agentFd, type Nic, qemuArguments, type Sharing } from './qemu.ts';
 import { AgentSession } from './session.ts';
 import type { GuestSpec, SharingOptions } from './spec.ts';
 
-/** Five seconds are usual; a machine that is busy otherwise takes several times that. */
+/** A boot usually takes five seconds; on a busy machine it takes several times that. */
 const bootTimeoutMs = 120_000;
 const shownConsoleLines = 25;
 const packageRoot = join(import.meta.dirname, '../../..');
@@ -28,7 +28,7 @@ export class Machine implements AsyncDisposable {
   readonly #spec: GuestSpec;
   readonly #capture: Capture | null;
   readonly #limit: NodeJS.Timeout;
-  /** Told apart by name and time: of one guest, the last failure is kept. */
+  /** With time, name and process id, so that the files of several failures are kept. */
   readonly #evidenceName: string;
 
   constructor(spec: GuestSpec, image: Image, link: Link | null, capture: Capture | null) {
@@ -62,7 +62,7 @@ export class Machine implements AsyncDisposable {
     }, bootTimeoutMs);
     try {
       const message = await this.session.ready;
-      if (message.problems !== '') throw this.#error(`not all of it could be set up: ${message.problems}`);
+      if (message.problems !== '') throw this.#error(`it could not be set up completely: ${message.problems}`);
       return message;
     } finally {
       clearTimeout(timer);
@@ -75,7 +75,7 @@ export class Machine implements AsyncDisposable {
     void this.qemu.kill();
   }
 
-  /** The capture and the console, as files; their paths. */
+  /** Saves capture and console as files and returns their paths. */
   keepEvidence(): readonly string[] {
     const base = join(this.#spec.failureDir, this.#evidenceName);
     makeFolder(dirname(base));
@@ -89,7 +89,7 @@ export class Machine implements AsyncDisposable {
     return this.#spec.name;
   }
 
-  /** As the end of an error message; nothing where nothing could be kept. */
+  /** The saved files as the end of an error message; empty when none could be saved. */
   evidenceText(): string {
     try {
       const paths = this.keepEvidence().map((path) => relative(process.cwd(), path));
@@ -121,12 +121,12 @@ export class Machine implements AsyncDisposable {
   }
 }
 
-/** The capture is QEMU's next descriptor after the agent's, the cable the one after that. */
+/** In QEMU, the capture has the descriptor after the agent's, and the cable the one after that. */
 function nicOf(link: Link, capture: Capture | null): Nic {
   const next = agentFd + 1;
   return {
     backend: link.backend(capture === null ? next : next + 1),
-    // The second-lowest bit of the first byte: a local address, of no maker.
+    // The second-lowest bit of the first byte marks a locally administered address.
     mac: `52:54:00${randomBytes(3).toString('hex').replaceAll(/../g, ':$&')}`,
     ...(capture === null ? {} : { captureFile: `/dev/fd/${next}` }),
   };
@@ -145,7 +145,7 @@ function inQemu({ memory, ports, monitorFd }: SharingOptions, first: number): Sh
   };
 }
 
-/** What of the host a guest must see although it lies where guests have empty folders: this package, its Node, where we are. */
+/** Paths below `emptyFolders` that a guest must see: this package, its Node, and the working directory. */
 function keptPaths(share: string | undefined): readonly string[] {
   const isBelow = (path: string, folder: string): boolean => path.startsWith(`${folder}/`);
   const wanted = [packageRoot, dirname(process.execPath), process.cwd()].filter(

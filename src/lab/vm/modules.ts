@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { UnsupportedError } from '../../errors.ts';
 import { unpack } from './unpack.ts';
 
-/** Loaded first: the guest's root, its network card and the port of its agent hang on these. */
+/** Loaded first, for the guest's root, its network card and the port of its agent. */
 export const rootModules = ['virtio_pci', 'virtio_console', '9pnet_virtio', '9p', 'overlay'] as const;
 
-/** Loaded while the agent starts. rxe asks for crc32 by name when a link is added, and nobody could load it then. */
+/** Loaded while the agent starts. rxe requests crc32 by name when a link is added, when a guest could not load it. */
 export const networkModules = [
   'virtio_net',
   'dummy',
@@ -20,7 +20,7 @@ export const networkModules = [
   'rdma_rxe',
 ] as const;
 
-/** In the image, loaded where `modules` asks for them. */
+/** In the image, and loaded if `modules` names them. */
 export const extraModules = ['act_bpf', 'bridge', 'cls_bpf', 'sch_ingress', 'sch_netem', 'tcp_bbr', 'tun'] as const;
 
 export interface KernelModule {
@@ -32,7 +32,7 @@ export interface KernelModule {
 /** A module's name has underscores where its file may have hyphens. */
 const moduleFile = /^(.+)\.ko(?:\.xz|\.zst)?$/;
 
-/** Finds modules below /lib/modules/VERSION of an unpacked package. Reads a file only when it is asked for. */
+/** Finds modules below /lib/modules/VERSION of an unpacked package. Reads a file only when it is needed. */
 export class ModuleTree {
   readonly #files: ReadonlyMap<string, string>;
   readonly #builtin: ReadonlySet<string>;
@@ -48,7 +48,7 @@ export class ModuleTree {
     );
   }
 
-  /** The modules in an order in which they load: what a module needs comes before it. Those built in are left out. */
+  /** The modules in loading order: each after those that it needs, without those that are built in. */
   withNeeds(names: readonly string[]): readonly KernelModule[] {
     const found = new Map<string, KernelModule>();
     const visit = (name: string): void => {
@@ -73,7 +73,7 @@ function entryOf(path: string, file: string): readonly [string, string][] {
   return name === undefined ? [] : [[name.replaceAll('-', '_'), file]];
 }
 
-/** From the module's own `depends=` (its .modinfo section), so that no depmod has to look at all of them. */
+/** From `depends=` in the module's .modinfo section, so that no depmod has to read all modules. */
 export function needsOf(module: Uint8Array): readonly string[] {
   const text = Buffer.from(module.buffer, module.byteOffset, module.byteLength);
   const key = '\0depends=';

@@ -1,4 +1,4 @@
-// Two guests on one cable, which is a pair of sockets between their QEMUs.
+// Two guests with one cable, which is a pair of sockets between their QEMUs.
 
 import { Socket } from '../../native/index.ts';
 import { Guest } from './guest.ts';
@@ -8,9 +8,9 @@ import { withSecondTry } from './second-try.ts';
 import { checkMemory, type GuestOptions, guestSpec } from './spec.ts';
 
 export interface PairOptions extends Omit<GuestOptions, 'name' | 'network'> {
-  /** `vm-a` and `vm-b` unless said otherwise. */
+  /** Default: `vm-a` and `vm-b`. */
   readonly names?: readonly [string, string];
-  /** Of both eth0; 1500 unless said otherwise. */
+  /** The MTU of both eth0. Default 1500. */
   readonly mtu?: number;
 }
 
@@ -40,7 +40,7 @@ export class GuestPair implements AsyncDisposable {
     });
     const { memoryMb, ...spec } = guestSpec(optionsOf(0));
     checkMemory({ ...spec, memoryMb: 2 * memoryMb });
-    // Made before, so that both find it in the cache.
+    // The image is made before, so that both guests find it in the cache.
     await prepareImage(rest);
     const failing = new AbortController();
     const signal = AbortSignal.any([failing.signal, ...(rest.signal === undefined ? [] : [rest.signal])]);
@@ -54,7 +54,7 @@ export class GuestPair implements AsyncDisposable {
       }
     };
     const [first, second] = await Promise.allSettled([bootOne(0), bootOne(1)]);
-    // QEMU has its own copies.
+    // QEMU has copies of its own.
     for (const end of ends) end.close();
     if (first.status === 'fulfilled' && second.status === 'fulfilled')
       return new GuestPair([first.value, second.value]);

@@ -1,4 +1,4 @@
-// QEMU as a child that cannot outlive its parent, with the streams that lead into the guest.
+// QEMU as a child that cannot outlive its parent, with the streams to the guest.
 
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import type { Duplex } from 'node:stream';
@@ -6,8 +6,8 @@ import { requireTool } from '../index.ts';
 import { ConsoleTail } from './console.ts';
 
 /**
- * setpriv asks the kernel to kill the process when its parent dies. The parent may have died before that: then the shell has
- * another parent by now, and starts nothing.
+ * setpriv makes the kernel kill the process when its parent dies. If the parent died before that, the shell has another
+ * parent by now, and starts nothing.
  */
 const startScript = '[ "$PPID" = "$1" ] || exit 1; shift; exec "$@"';
 
@@ -20,7 +20,7 @@ export interface QemuExit {
 
 export class QemuProcess {
   readonly console = new ConsoleTail();
-  /** What QEMU itself complains about. */
+  /** QEMU's standard error. */
   readonly complaints = new ConsoleTail();
   /** Never rejects. */
   readonly exited: Promise<QemuExit>;
@@ -34,7 +34,7 @@ export class QemuProcess {
     const words = ['--pdeathsig', 'KILL', '/bin/sh', '-c', startScript, 'sh', String(process.pid), qemu, ...args];
     const child = start(setpriv, words, {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe', ...fds],
-      // Ctrl-C on a terminal is for this process, which then ends the guest in order.
+      // Detached, because Ctrl-C on a terminal is for this process, which then ends the guest in order.
       detached: true,
     });
     this.#child = child;

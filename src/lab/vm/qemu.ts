@@ -1,4 +1,4 @@
-// QEMU's arguments for a guest, from a plain description of it.
+// QEMU's arguments for a guest, from its description as plain data.
 
 import type { Accelerator } from './accelerator.ts';
 import { agentPort, rootTag, shareTag } from './init.ts';
@@ -22,7 +22,7 @@ export interface MachineSpec {
 export interface Nic {
   readonly backend: NicBackend;
   readonly mac: string;
-  /** A file that takes what passes the card. */
+  /** A file for the packets of the card. */
   readonly captureFile?: string | undefined;
 }
 
@@ -32,7 +32,7 @@ export type NicBackend =
   | { readonly kind: 'tap'; readonly device: string }
   | { readonly kind: 'cable'; readonly fd: number };
 
-/** With QEMU's own numbers of the descriptors. */
+/** With the numbers that the descriptors have in QEMU. */
 export interface Sharing {
   readonly memory: { readonly fd: number; readonly sizeBytes: number };
   readonly ports: readonly { readonly name: string; readonly fd: number }[];
@@ -46,7 +46,7 @@ export const agentFd = 3;
 
 /**
  * `quiet` and the `no…` words shorten the boot. `panic=-1` reboots at once after a panic, which -no-reboot turns into QEMU's end.
- * The crypto tests are those of algorithms millions have used before us.
+ * `cryptomgr.notests` skips the self-tests of algorithms.
  */
 const kernelWords = [
   'console=ttyS0',
@@ -104,7 +104,7 @@ function shareOptions(share: string): readonly Option[] {
   ];
 }
 
-/** No option ROM: nobody boots from the network. */
+/** Without an option ROM, since the guest does not boot from the network. */
 function nicOptions({ backend, mac, captureFile }: Nic): readonly Option[] {
   const card: readonly Option[] = [
     ['-netdev', backendWord(backend)],
@@ -143,7 +143,7 @@ function backendWord(backend: NicBackend): string {
   }
 }
 
-/** QEMU splits its arguments at commas; two stand for one. */
+/** QEMU splits its arguments at commas; a comma is written twice. */
 function escapeCommas(text: string): string {
   return text.replaceAll(',', ',,');
 }

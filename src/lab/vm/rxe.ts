@@ -1,16 +1,16 @@
-// The kernel's software RDMA device in a guest: rxe, on a network device of the guest's first namespace.
+// The kernel's software RDMA device (rxe) in a guest, on a network device of its first namespace.
 
 import { UsageError } from '../../errors.ts';
 import { addressPattern } from './spec.ts';
 
 export interface RxeOptions {
-  /** Of the RDMA device; `rxe0` unless said otherwise. */
+  /** The name of the RDMA device. Default `rxe0`. */
   readonly name?: string;
-  /** The network device. It is made, as a dummy, where it is named `dum…` and not there. `dum0` unless said otherwise. */
+  /** The network device; one named `dum…` is created as a dummy if there is none. Default `dum0`. */
   readonly device?: string;
-  /** With prefix lengths, as 10.99.0.1/24; added to the network device. */
+  /** Addresses for the network device, with prefix lengths: 10.99.0.1/24. */
   readonly address?: readonly string[];
-  /** Of the network device. 4300 is the least that gives an RDMA MTU of 4096; 1500 gives 1024. */
+  /** The MTU of the network device. At least 4300 gives an RDMA MTU of 4096; 1500 gives 1024. */
   readonly mtu?: number;
 }
 
@@ -19,14 +19,14 @@ export interface RxeDevice {
   readonly device: string;
 }
 
-/** Runs words in the guest, with an input, and throws when they fail. */
+/** Runs a command in the guest, with an input, and throws when it fails. */
 type RunWords = (words: readonly string[], input: string) => Promise<unknown>;
 
 const namePattern = /^[a-z][a-z0-9_-]{0,14}$/;
 const defaultAddress = ['10.99.0.1/24', 'fd99::1/64'] as const;
 
 /**
- * The device first, then its addresses, then rxe on it: its GIDs follow from the addresses. Index 0 is the link-local address,
+ * Creates the device, then its addresses, then rxe on it, because its GIDs follow from the addresses. Index 0 is the link-local address,
  * index 1 the first IPv4 one.
  */
 export async function addRxe(run: RunWords, options: RxeOptions): Promise<RxeDevice> {

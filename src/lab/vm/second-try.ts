@@ -1,9 +1,9 @@
-// Booting once more. On an emulated processor (QEMU 7.2) V8 crashes now and then while it compiles, and the agent that
-// makes a guest usable runs on it.
+// Boots a guest a second time. On an emulated processor (QEMU 7.2) V8, which runs the agent, now and then crashes while it
+// compiles.
 
 import { MillraceError } from '../../errors.ts';
 
-/** Only for guests that did not come up: mistakes of the caller, and what was aborted, stay as they are. */
+/** Only if the guest did not boot: usage errors and aborts are thrown at once. */
 export async function withSecondTry<T>(signal: AbortSignal | undefined, boot: () => Promise<T>): Promise<T> {
   try {
     return await boot();

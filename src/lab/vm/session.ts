@@ -1,4 +1,4 @@
-// The host's end of a guest's agent: starts commands, sorts their output, and tells how they ended.
+// The host's side of a guest's agent: starts commands, sorts their output, and reports how they ended.
 
 import { constants } from 'node:os';
 import type { Duplex } from 'node:stream';
@@ -20,19 +20,19 @@ export interface RunOptions {
   readonly timeoutMs?: number;
   /** Added to the few variables every command gets (PATH, HOME, LANG, TERM). */
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** Ours where it exists in the guest, otherwise /, unless said otherwise. */
+  /** Default: that of this process if it exists in the guest, otherwise /. */
   readonly cwd?: string;
-  /** What the command reads on its standard input. */
+  /** The standard input of the command. */
   readonly input?: string | Uint8Array;
   readonly onOutput?: (chunk: Uint8Array, stream: OutputName) => void;
-  /** False: output goes to `onOutput` only, however much it is. */
+  /** False: output goes to `onOutput` only, without a limit. */
   readonly isCaptured?: boolean;
   /** Kills the command, with everything it started. */
   readonly signal?: AbortSignal;
 }
 
 export interface CommandResult {
-  /** The exit status; 128 and the signal's number when a signal ended it, as shells say it. */
+  /** The exit status; as in a shell, 128 plus the signal's number when a signal ended it. */
   readonly status: number;
   readonly signal: string | null;
   readonly stdout: string;
@@ -46,14 +46,14 @@ interface Running {
   readonly attempt: string;
   readonly settle: (exit: ExitMessage) => void;
   readonly reject: (error: unknown) => void;
-  /** Why it was killed: what the run ends with once the guest says that it is gone. */
+  /** Why it was killed: the error of the run once the guest has reported its end. */
   blame: unknown;
   killTimer: NodeJS.Timeout | undefined;
 }
 
 const baseEnv = { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root', LANG: 'C.UTF-8', TERM: 'dumb' } as const;
 const maxCapturedBytes = 64 * 1024 * 1024;
-/** An agent that does not answer for so long never will, not even on a busy machine. */
+/** How long the agent may take to report the end of a killed command; much, for busy machines. */
 const killTimeoutMs = 20_000;
 const shownLines = 20;
 
@@ -71,7 +71,7 @@ export class AgentSession {
     this.#guestName = guestName;
     this.#settleReady = Promise.withResolvers();
     this.ready = this.#settleReady.promise;
-    // Whoever does not wait for it learns of the failure from the first command.
+    // A program that does not await `ready` gets the failure with its first command.
     this.ready.catch(() => {});
     const decoder = new FrameDecoder();
     stream.on('data', (chunk: Buffer) => {
@@ -79,14 +79,14 @@ export class AgentSession {
         for (const frame of decoder.push(chunk)) this.#receive(frame);
       } catch (error) {
         stream.pause();
-        this.fail(this.#error(`its agent sent nonsense: ${(error as Error).message}`));
+        this.fail(this.#error(`its agent violated the protocol: ${(error as Error).message}`));
       }
     });
-    // The process's end tells why, and calls fail().
+    // The exit of QEMU calls fail() with the reason.
     stream.on('error', () => {});
   }
 
-  /** The guest is gone: every command ends with this error, and so do later ones. */
+  /** The guest is gone: all commands end with this error, and so do later ones. */
   fail(error: Error): void {
     this.#failure ??= error;
     this.#settleReady.reject(this.#failure);
@@ -139,7 +139,7 @@ export class AgentSession {
     this.#stream.write(encodeFrame('input', id));
   }
 
-  /** The run ends when the guest confirms that nothing of the command is left. */
+  /** The run ends when the guest confirms that no process of the command is left. */
   #kill(id: number, blame: unknown): void {
     const command = this.#running.get(id);
     if (command === undefined || command.blame !== undefined) return;
@@ -156,7 +156,7 @@ export class AgentSession {
       return;
     }
     const command = this.#running.get(id);
-    // Given up already.
+    // The run has ended already.
     if (command === undefined) return;
     if (type === 'stdout' || type === 'stderr') this.#receiveOutput(id, command, payload, type);
     else if (type === 'exit') command.settle(parseExit(payload));
@@ -168,7 +168,7 @@ export class AgentSession {
       Record<keyof ReadyMessage, unknown>
     >;
     if (version !== protocolVersion || typeof kernel !== 'string' || typeof problems !== 'string') {
-      throw new RangeError('it greets in a way this version does not know');
+      throw new RangeError('its ready message is of another version');
     }
     this.#settleReady.resolve({ version, kernel, problems });
   }
@@ -207,13 +207,13 @@ function startMessage(words: readonly string[], { env, cwd, input }: RunOptions,
   throw new UsageError(`${attempt}: words and variables of more than ${maxPayloadBytes} bytes`);
 }
 
-/** A guest can say anything. */
+/** A guest can send anything, so it is checked. */
 function parseExit(payload: Buffer): ExitMessage {
   const { code, signal, error } = JSON.parse(payload.toString()) as Partial<Record<keyof ExitMessage, unknown>>;
   const isCode = code === null || (typeof code === 'number' && Number.isInteger(code) && code >= 0 && code <= 255);
   const isSignal = signal === null || (typeof signal === 'string' && signal in constants.signals);
   if (!isCode || !isSignal || (error !== null && typeof error !== 'string'))
-    throw new RangeError('an exit that is none');
+    throw new RangeError('an invalid exit message');
   return { code, signal, error };
 }
 
@@ -234,7 +234,7 @@ function timeoutError({ attempt, output }: Running, timeoutMs: number): Millrace
   );
 }
 
-/** Indented, to stand below a message. */
+/** Indented lines to follow a message. */
 export function lastLines(text: string): string {
   const lines = text.trimEnd().split('\n');
   if (lines.length === 1 && lines[0] === '') return '';

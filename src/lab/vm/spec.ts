@@ -1,4 +1,4 @@
-// What a guest shall be like, as plain data: checked, with the defaults filled in.
+// The spec of a guest as plain data: checked, with the defaults filled in.
 
 import { readFileSync, statSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
@@ -8,7 +8,7 @@ import type { Host } from '../index.ts';
 import { extraModules } from './modules.ts';
 
 export interface GuestOptions {
-  /** The guest's host name, and what errors call it; `vm` unless said otherwise. */
+  /** The guest's host name, also for error messages. Default `vm`. */
   readonly name?: string;
   readonly memoryMb?: number;
   readonly cpus?: number;
@@ -18,19 +18,19 @@ export interface GuestOptions {
   readonly network?: NetworkOptions;
   /** Kernel modules beyond those every guest has; see `extraModules`. */
   readonly modules?: readonly string[];
-  /** The longest the guest may live, boot included; ten minutes unless said otherwise. */
+  /** The longest time that the guest may run, boot included. Default ten minutes. */
   readonly limitMs?: number;
-  /** Where the capture and the console go when something fails; `build/vm/failures` unless said otherwise. */
+  /** The folder for capture and console when something fails. Default `build/vm/failures`. */
   readonly failureDir?: string;
-  /** More of QEMU's arguments, say for another device. */
+  /** More arguments for QEMU, such as for another device. */
   readonly qemuArguments?: readonly string[];
-  /** Memory that the guest shares with whoever has its descriptor, and streams into the guest. */
+  /** Memory that the guest shares with other processes, and streams into the guest. */
   readonly sharing?: SharingOptions;
   /** Where kernel and initrd are kept; for tests. */
   readonly cacheDir?: string;
   /** Ends the guest, also after it has booted. */
   readonly signal?: AbortSignal;
-  /** Told before something that takes long: a download, say. */
+  /** Called before something that takes long, such as a download. */
   readonly onProgress?: (message: string) => void;
 }
 
@@ -48,11 +48,11 @@ export interface NetworkOptions {
   /** Addresses of eth0 with their prefix lengths, as 10.88.0.2/24. */
   readonly address?: readonly string[];
   readonly mtu?: number;
-  /** A lab host the guest is cabled to. Without one, eth0 leads to QEMU's router, which lets connections out. */
+  /** A lab host that eth0 is connected to. Default: QEMU's router, which lets connections out. */
   readonly host?: Host;
   /** Addresses of the lab host's end. */
   readonly hostAddress?: readonly string[];
-  /** False: do not record what passes the card. */
+  /** False: do not capture the packets of the card. */
   readonly isCaptured?: boolean;
 }
 
@@ -71,9 +71,9 @@ export interface GuestSpec {
 const limits = { memoryMb: [256, 65_536], cpus: [1, 64], mtu: [576, 65_535], limitMs: [1, 86_400_000] } as const;
 const namePattern = /^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$/;
 const portPattern = /^[a-z][a-z0-9.-]{0,62}$/;
-/** They become lines of an `ip -batch`, so nothing else may be in them. */
+/** Addresses become lines of an `ip -batch`, so nothing else may be in them. */
 export const addressPattern = /^[0-9a-fA-F:.]{2,45}\/\d{1,3}$/;
-/** QEMU itself, beside the guest's memory. */
+/** The memory of QEMU itself, beside the guest's. */
 const overheadMb = 128;
 
 export function guestSpec(options: GuestOptions): GuestSpec {
@@ -133,7 +133,7 @@ function checkSharing({ memory, ports }: SharingOptions): void {
   if (wrong !== undefined) throw new UsageError(`vm: ${JSON.stringify(wrong.name)} cannot be the name of a port`);
 }
 
-/** Before QEMU takes it page by page, and something else on the machine is killed for it. */
+/** Checked before QEMU takes the memory page by page and the kernel kills another process for it. */
 export function checkMemory({ memoryMb }: GuestSpec, meminfo: string = readFileSync('/proc/meminfo', 'utf8')): void {
   const availableMb = Math.floor(Number(/^MemAvailable:\s+(\d+) kB/m.exec(meminfo)?.[1] ?? Number.NaN) / 1024);
   if (Number.isNaN(availableMb) || availableMb >= memoryMb + overheadMb) return;

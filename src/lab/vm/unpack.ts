@@ -1,4 +1,4 @@
-// Unpacks what kernel packages are compressed with: xz by its program, zstd by Node.
+// Unpacks files of kernel packages: xz by its program, zstd by Node.
 
 import { spawnSync } from 'node:child_process';
 import { zstdDecompressSync } from 'node:zlib';
@@ -7,7 +7,7 @@ import { requireTool } from '../index.ts';
 
 const xzMagic = Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00]);
 const zstdMagic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
-/** A kernel is some 60 MB; what claims to be ten times that is no kernel. */
+/** A kernel has some 60 MB; more than ten times that is refused. */
 const maxUnpackedBytes = 640 * 1024 * 1024;
 
 type Compression = 'xz' | 'zstd' | 'none';

@@ -1,4 +1,4 @@
-// Takes the kernel proper, an ELF file, out of a bzImage: QEMU starts that in half the time.
+// Extracts the kernel, an ELF file, from a bzImage: QEMU starts that in half the time.
 
 import { MillraceError } from '../../errors.ts';
 import { unpack } from './unpack.ts';
@@ -11,9 +11,9 @@ const payloadOffsetAt = 0x248;
 const payloadLengthAt = 0x24c;
 const headerEnd = 0x250;
 const sectorBytes = 512;
-/** Where the field is 0. */
+/** The value if the field is 0. */
 const defaultSetupSectors = 4;
-/** The first protocol that tells where the payload is. */
+/** The first boot protocol that has the place of the payload. */
 const minVersion = 0x0208;
 /** The build appends the unpacked size to the payload. */
 const sizeBytes = 4;
@@ -30,10 +30,10 @@ export function vmlinuxOf(image: Uint8Array, what = 'the kernel'): Uint8Array {
   if (end > bytes.length || end - start <= sizeBytes) throw broken(what, 'it is cut off');
   const kernel = unpack(bytes.subarray(start, end - sizeBytes), what);
   if (Buffer.from(kernel.subarray(0, 4)).toString('latin1') !== '\x7fELF') {
-    throw broken(what, 'what is packed in it is no ELF file');
+    throw broken(what, 'its payload is no ELF file');
   }
   const expected = bytes.readUInt32LE(end - sizeBytes);
-  if (kernel.length !== expected) throw broken(what, `${kernel.length} bytes came out of it, not ${expected}`);
+  if (kernel.length !== expected) throw broken(what, `its payload has ${kernel.length} bytes, not ${expected}`);
   return kernel;
 }
 

@@ -72,7 +72,7 @@ describe('a sender and the peers that dial it', () => {
 
   test('unknown peers are told why they are refused, and a receiver is served after them', async () => {
     await using sender = new WaitingSender();
-    assert.match(await sender.dial('GET / HTTP/1.1\r\n\r\n'), /"refused":.*something else than a line of JSON/);
+    assert.match(await sender.dial('GET / HTTP/1.1\r\n\r\n'), /"refused":.*a line that is not JSON/);
     assert.match(await sender.dial('{"millrace":"control","version":1}\n'), /speaks .*control/);
     assert.match(await sender.dial('{"millrace":"vortex","version":9}\n'), /version 9/);
     assert.match(await sender.dial('x'.repeat(20_000)), /more than 8192 bytes/);
