@@ -42,7 +42,7 @@ const wrong: readonly (readonly [string, Uint8Array, RegExp])[] = [
     /no ELF file/,
   ],
   ['an unknown compression', imageOf({ payload: Buffer.alloc(50, 1) }), /no ELF file/],
-  ['a size that does not match', imageOf({ sizeBytes: 3 }), /1004 its payload has, not 3/],
+  ['a size that does not match', imageOf({ sizeBytes: 3 }), /its payload has 1004 bytes, not 3/],
 ];
 
 for (const [what, image, message] of wrong) {
