@@ -80,7 +80,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/proxy',
     'the daemon',
-    'src/native src/system src/text src/status src/tls src/steering src/channel src/config src/peers src/lane src/proxy/control',
+    'src/native src/system src/text src/status src/tls src/steering src/config src/peers src/lane src/proxy/control',
   ),
   room('src/lab', 'hosts on one machine', 'src/system src/text'),
   room('src/lab/vm', 'guests', 'src/native src/system src/text src/lab'),

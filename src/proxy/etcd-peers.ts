@@ -18,8 +18,6 @@ export type EtcdSpec = Omit<EtcdDirectoryOptions, 'self' | 'known' | 'signal' | 
 
 export interface EtcdPeersOptions extends Pick<EtcdDirectoryOptions, 'self'> {
   readonly onError: (message: string) => void;
-  /** `problem` may have changed. */
-  readonly onProblem: () => void;
 }
 
 export class EtcdPeers implements PeerDirectory {
@@ -28,6 +26,7 @@ export class EtcdPeers implements PeerDirectory {
   readonly #ending = new Set<Promise<void>>();
   #spec: EtcdSpec | undefined;
   #current: EtcdDirectory | undefined;
+  #onProblem: () => void = () => {};
 
   constructor(options: EtcdPeersOptions) {
     this.#options = options;
@@ -45,6 +44,11 @@ export class EtcdPeers implements PeerDirectory {
     this.#list.listen(listener);
   }
 
+  /** Called when `problem` may have changed. */
+  onProblem(listener: () => void): void {
+    this.#onProblem = listener;
+  }
+
   /**
    * From now on this one, or none. False when it is the same as before. Who is known stays known until the new one was asked,
    * and for the time of a lease after that: nodes need not change over in the same moment.
@@ -52,9 +56,9 @@ export class EtcdPeers implements PeerDirectory {
   use(spec: EtcdSpec | undefined): boolean {
     if (isDeepStrictEqual(spec, this.#spec)) return false;
     const before = this.#current;
-    const { self, onError, onProblem } = this.#options;
-    const events = { onError, onProblem: () => onProblem() };
-    const next = spec && EtcdDirectory.start({ ...spec, ...events, self, known: before?.peers ?? [] });
+    const { self, onError } = this.#options;
+    const onProblem = (): void => this.#onProblem();
+    const next = spec && EtcdDirectory.start({ ...spec, onError, onProblem, self, known: before?.peers ?? [] });
     this.#spec = spec;
     this.#current = next;
     next?.onChange((peers) => this.#list.replace(peers));

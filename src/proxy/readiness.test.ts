@@ -2,36 +2,43 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { DirectoryPeer } from '../peers/index.ts';
 import { subscribe } from '../status/events.ts';
 import { Readiness } from './readiness.ts';
+
+const peer: DirectoryPeer = { name: 'b', host: '10.0.0.2', port: 7201, source: 'etcd' };
 
 test('a daemon that is not ready any more says why, once, and when it is again', () => {
   const heard: string[] = [];
   using _ = subscribe('daemon', ({ what, node, instance, detail }) =>
     heard.push([what, node, instance, detail].join()),
   );
-  const daemon = { notReady: ['it is starting'] };
-  const readiness = new Readiness(daemon, 'a', 'one');
-  readiness.look();
+  const directory = { problem: 'etcd was not reached yet', peers: [] as DirectoryPeer[] };
+  const readiness = new Readiness(directory, 'a', 'one');
+  readiness.check();
+  assert.deepEqual(readiness.notReady, ['it is starting']);
   assert.deepEqual(heard, [], 'it was never ready');
-  daemon.notReady = [];
+  directory.problem = '';
   readiness.begin();
-  readiness.look();
-  daemon.notReady = ['etcd is away', 'and more'];
-  readiness.look();
-  daemon.notReady = ['etcd is away'];
-  readiness.look();
-  daemon.notReady = [];
-  readiness.look();
-  daemon.notReady = ['it is draining'];
+  readiness.check();
+  assert.deepEqual(readiness.notReady, []);
+  directory.problem = 'etcd is away';
+  readiness.check();
+  readiness.check();
+  assert.deepEqual(readiness.notReady, ['etcd is away']);
+  directory.peers = [peer];
+  readiness.check();
+  assert.deepEqual(readiness.notReady, [], 'peers that are known can be carried to');
+  directory.peers = [];
   readiness.end();
-  readiness.look();
-  assert.deepEqual(heard, ['ready,a,one,', 'not-ready,a,one,etcd is away; and more', 'ready,a,one,']);
+  readiness.check();
+  assert.deepEqual(readiness.notReady, ['it is draining']);
+  assert.deepEqual(heard, ['ready,a,one,', 'not-ready,a,one,etcd is away', 'ready,a,one,']);
 });
 
 test('a daemon that starts without its peers says so right after it is ready', () => {
   const heard: string[] = [];
   using _ = subscribe('daemon', ({ what, detail }) => heard.push(`${what}:${detail}`));
-  new Readiness({ notReady: ['etcd was not reached yet'] }, 'a', 'one').begin();
+  new Readiness({ problem: 'etcd was not reached yet', peers: [] }, 'a', 'one').begin();
   assert.deepEqual(heard, ['ready:', 'not-ready:etcd was not reached yet']);
 });

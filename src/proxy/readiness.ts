@@ -1,46 +1,56 @@
-// Tells when a daemon that was ready is not any more, and when it is again.
+// How far a daemon is, and whether it is ready: publishes when a daemon that was ready is not any more, and when it is again.
 
-import { publishDaemon } from '../status/index.ts';
-
-export interface Readable {
-  /** Why it is not ready; empty when it is. */
-  readonly notReady: readonly string[];
-}
+import type { PeerDirectory } from '../peers/index.ts';
+import { type DaemonStatus, publishDaemon } from '../status/index.ts';
 
 export class Readiness {
-  readonly #of: Readable;
+  readonly #directory: Pick<PeerDirectory, 'peers' | 'problem'>;
   readonly #node: string;
   readonly #instance: string;
-  #isReady: boolean | undefined;
+  #state: DaemonStatus['state'] = 'starting';
+  /** What was published last. */
+  #wasReady = false;
 
-  constructor(of: Readable, node: string, instance: string) {
-    this.#of = of;
+  constructor(directory: Pick<PeerDirectory, 'peers' | 'problem'>, node: string, instance: string) {
+    this.#directory = directory;
     this.#node = node;
     this.#instance = instance;
   }
 
-  /** It is ready for the first time; from now on, changes are told. */
+  get state(): DaemonStatus['state'] {
+    return this.#state;
+  }
+
+  /** Why the daemon is not ready; empty when it is. */
+  get notReady(): readonly string[] {
+    if (this.#state !== 'ready') return [`it is ${this.#state}`];
+    const { peers, problem } = this.#directory;
+    return problem !== '' && peers.length === 0 ? [problem] : [];
+  }
+
+  /** The daemon has started. */
   begin(): void {
-    this.#isReady = true;
-    this.#publish('ready', '');
-    this.look();
+    this.#state = 'ready';
+    this.#publish(true, '');
+    this.check();
   }
 
-  /** It ends: what becomes of it is told by others. */
+  /** The daemon ends: it publishes that itself. */
   end(): void {
-    this.#isReady = undefined;
+    this.#state = 'draining';
   }
 
-  look(): void {
-    if (this.#isReady === undefined) return;
-    const reasons = this.#of.notReady;
+  /** Something changed that the readiness depends on. */
+  check(): void {
+    if (this.#state !== 'ready') return;
+    const reasons = this.notReady;
     const isReady = reasons.length === 0;
-    if (isReady === this.#isReady) return;
-    this.#isReady = isReady;
-    this.#publish(isReady ? 'ready' : 'not-ready', reasons.join('; '));
+    if (isReady !== this.#wasReady) this.#publish(isReady, reasons.join('; '));
   }
 
-  #publish(what: 'ready' | 'not-ready', detail: string): void {
+  #publish(isReady: boolean, detail: string): void {
+    this.#wasReady = isReady;
+    const what = isReady ? 'ready' : 'not-ready';
     publishDaemon({ what, node: this.#node, instance: this.#instance, detail });
   }
 }

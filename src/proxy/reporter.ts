@@ -2,9 +2,8 @@
 
 import type { Config } from '../config/index.ts';
 import { UsageError } from '../errors.ts';
-import type { LaneReport, LaneThread } from '../lane/index.ts';
-import type { PeerDirectory } from '../peers/index.ts';
-import type { ConnectionStatus, DaemonStatus, LinkStatus, PeerStatus } from '../status/index.ts';
+import type { LaneReport } from '../lane/index.ts';
+import type { ConnectionStatus, DaemonStatus } from '../status/index.ts';
 import {
   type Check,
   explainConnection,
@@ -17,24 +16,25 @@ import {
 } from '../steering/index.ts';
 import { packageVersion } from '../system/index.ts';
 import type { ControlPlane } from './control/index.ts';
-import type { PeerBook } from './peer-book.ts';
+import type { Lanes } from './lanes.ts';
+import type { PeerTable } from './peer-table.ts';
 import type { PlainLog } from './plain-log.ts';
+import type { Readiness } from './readiness.ts';
 
 export interface ReporterParts {
   readonly config: Config;
   readonly steering: Steering;
-  readonly lanes: readonly LaneThread[];
+  readonly lanes: Lanes;
+  readonly peers: PeerTable;
   readonly control: ControlPlane;
-  readonly book: PeerBook;
   readonly plain: PlainLog;
-  readonly directory: PeerDirectory;
+  readonly readiness: Readiness;
 }
 
 type Counters = DaemonStatus['counters'];
 
 export class DaemonReporter {
   config: Config;
-  state: DaemonStatus['state'] = 'starting';
   readonly #parts: ReporterParts;
   readonly #startedMs = Date.now();
 
@@ -43,21 +43,11 @@ export class DaemonReporter {
     this.config = parts.config;
   }
 
-  /** Why it is not ready; empty when it is. */
-  get notReady(): readonly string[] {
-    const { directory } = this.#parts;
-    const reasons: string[] = [];
-    if (this.state === 'starting') reasons.push('it is starting');
-    if (this.state === 'draining') reasons.push('it is draining');
-    if (directory.problem !== '' && directory.peers.length === 0) reasons.push(directory.problem);
-    return reasons;
-  }
-
   async status(): Promise<DaemonStatus> {
-    const { steering, lanes } = this.#parts;
+    const { steering, lanes, peers, control, readiness } = this.#parts;
     const { config } = this;
-    const reports = (await Promise.all(lanes.map((lane) => lane.report()))).filter((report) => report !== undefined);
-    const peers = this.#peers(reports);
+    const reports = await lanes.reports();
+    const linksOf = (name: string) => reports.flatMap(({ links }) => links.filter(({ peer }) => peer === name));
     const { user, system } = process.cpuUsage();
     return {
       v: 1,
@@ -66,11 +56,11 @@ export class DaemonReporter {
       version: packageVersion(),
       pid: process.pid,
       startedMs: this.#startedMs,
-      state: this.state,
-      notReady: this.notReady,
+      state: readiness.state,
+      notReady: readiness.notReady,
       cgroup: steering.cgroup,
       rules: config.rules,
-      peers,
+      peers: peers.all.map((peer) => peer.status(linksOf(peer.name), control.isSecure)),
       lanes: reports.map(({ lane }) => lane),
       verdicts: steering.counters(),
       counters: sum(reports),
@@ -84,20 +74,8 @@ export class DaemonReporter {
   }
 
   async connections(): Promise<readonly ConnectionStatus[]> {
-    const carried = await Promise.all(this.#parts.lanes.map((lane) => lane.connections()));
-    return [...carried.flat(), ...this.#parts.plain.recent];
-  }
-
-  /** Why a destination that a rule is about was not announced, as far as the daemon knows. */
-  whyNotAnnounced(remote: string): string {
-    const host = remote.replace(/:\d+$/, '').replace(/^\[|\]$/g, '');
-    const { control, book } = this.#parts;
-    const view = control.peers().find(({ peer }) => peer.host === host);
-    if (view === undefined) return '';
-    const { name } = view.peer;
-    const { state, reason } = book.stateOf(name, view);
-    if (state === 'up') return `peer ${name} does not listen there`;
-    return `peer ${name} is ${state}${reason === '' ? '' : `: ${reason}`}`;
+    const { lanes, plain } = this.#parts;
+    return [...(await lanes.connections()), ...plain.recent];
   }
 
   async explain(which: string): Promise<readonly string[]> {
@@ -108,7 +86,8 @@ export class DaemonReporter {
     if (found.length > 0) {
       return found.flatMap((connection) => {
         const { verdict, checks } = explainConnection(connection, rules);
-        const why = verdict === 'notAnnounced' ? this.whyNotAnnounced(formatIpEndpoint(connection.original)) : '';
+        const why =
+          verdict === 'notAnnounced' ? this.#parts.peers.whyNotAnnounced(formatIpEndpoint(connection.original)) : '';
         return [...checks.map(lineOf), verdictWords[verdict], ...(why === '' ? [] : [why])];
       });
     }
@@ -120,24 +99,6 @@ export class DaemonReporter {
         ? `${local} -> ${remote}: carried to ${peer} over ${wire}`
         : `${local} -> ${remote}: ${mode}${reason === '' ? '' : `: ${reason}`}`,
     );
-  }
-
-  #peers(reports: readonly LaneReport[]): readonly PeerStatus[] {
-    const { control, book } = this.#parts;
-    const links = reports.flatMap((report) => report.links);
-    return control.peers().map((view) => {
-      const { name, host, port, source } = view.peer;
-      const own: LinkStatus[] = links.filter(({ peer }) => peer === name);
-      return {
-        name,
-        address: host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`,
-        source,
-        ...book.stateOf(name, view),
-        isSecure: view.isSecure,
-        listeners: book.listenersOf(name),
-        links: own.sort((left, right) => left.index - right.index),
-      };
-    });
   }
 }
 

@@ -6,6 +6,7 @@ export type {
   ConnectionStatus,
   DaemonStatus,
   LaneStatus,
+  LinkState,
   LinkStatus,
   PeerState,
   PeerStatus,

@@ -1,4 +1,4 @@
-// The control plane of a daemon: one connection with each peer, who is up, what listens on its host, and messages for links.
+// The control plane of a daemon: keeps one connection with each peer, and hands on what comes over it.
 
 import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, ProtocolError } from '../../errors.ts';
@@ -11,7 +11,6 @@ import { type Caller, ControlServer } from './control-server.ts';
 import type {
   ControlAddress,
   ControlPeer,
-  ControlPeerView,
   ControlPlaneOptions,
   ControlSecurity,
   HeartbeatSpec,
@@ -20,13 +19,12 @@ import type {
 import { ErrorThrottle } from './error-throttle.ts';
 import { Handshake } from './handshake.ts';
 import { PeerDialer } from './peer-dialer.ts';
+import { PeerEntry } from './peer-entry.ts';
 import { identifyDialer, localAddressFor } from './peer-identity.ts';
-import { PeerSession } from './peer-session.ts';
 
-interface Entry {
-  readonly session: PeerSession;
-  /** Undefined when the peer calls us. */
-  caller: PeerDialer | undefined;
+/** Of two daemons, the one with the smaller name dials. Names are compared as plain strings. */
+export function isDialerOf(own: string, peer: string): boolean {
+  return own < peer;
 }
 
 export class ControlPlane implements AsyncDisposable {
@@ -34,8 +32,8 @@ export class ControlPlane implements AsyncDisposable {
   readonly #hello: PeerHello;
   readonly #beat: HeartbeatSpec;
   readonly #errors: ErrorThrottle;
-  readonly #entries = new Map<string, Entry>();
-  /** Callers of peers that are no longer wanted, until they have hung up. */
+  readonly #entries = new Map<string, PeerEntry>();
+  /** Dialers of peers that are no longer wanted, until they have hung up. */
   readonly #farewells = new Set<Promise<void>>();
   readonly #server: ControlServer;
   #listeners = new Map<string, IpEndpoint>();
@@ -66,16 +64,17 @@ export class ControlPlane implements AsyncDisposable {
     });
   }
 
-  /** Where peers call, with the real ports. */
+  /** Where peers connect to, with the real ports. */
   get addresses(): readonly ControlAddress[] {
     return this.#server.addresses;
   }
 
-  peers(): readonly ControlPeerView[] {
-    return Array.from(this.#entries.values(), ({ session }) => session.view(this.#security.kind === 'tls'));
+  /** Whether a connection that is made from now on uses TLS. */
+  get isSecure(): boolean {
+    return this.#security.kind === 'tls';
   }
 
-  /** The peers from now on: removed ones are told bye, those at another address are called there. */
+  /** The peers from now on: removed ones are told bye, those at another address are dialed there. */
   setPeers(peers: readonly ControlPeer[]): void {
     if (this.#isClosed) throw new MillraceError('MILLRACE_ERR_CLOSED', 'set the peers: the control plane is closed');
     checkPeers(this.#options.name, peers);
@@ -99,9 +98,9 @@ export class ControlPlane implements AsyncDisposable {
     this.#listeners = now;
     const gone = Array.from(before).flatMap(([key, endpoint]) => (now.has(key) ? [] : [endpoint]));
     const come = Array.from(now).flatMap(([key, endpoint]) => (before.has(key) ? [] : [endpoint]));
-    for (const { session } of this.#entries.values()) {
-      session.connection?.tell('withdraw', gone);
-      session.connection?.tell('announce', come);
+    for (const { connection } of this.#entries.values()) {
+      connection?.tell('withdraw', gone);
+      connection?.tell('announce', come);
     }
   }
 
@@ -112,16 +111,6 @@ export class ControlPlane implements AsyncDisposable {
     this.#security = security;
     this.#server.setSecurity(security);
     return isNew;
-  }
-
-  /** False when the peer is not up. Throws a UsageError when the message is too large. */
-  sendLink(peer: string, link: number, body: object): boolean {
-    return this.#entries.get(peer)?.session.connection?.sendLink(link, body) ?? false;
-  }
-
-  /** The peer misbehaves: it is told so, and may come back later. */
-  drop(peer: string, reason: string): void {
-    this.#entries.get(peer)?.session.connection?.refuse(reason);
   }
 
   async close(reason = 'shutdown'): Promise<void> {
@@ -137,51 +126,46 @@ export class ControlPlane implements AsyncDisposable {
   }
 
   #add(peer: ControlPeer): void {
-    const isDialer = this.#options.name < peer.name;
-    const reason = isDialer ? 'not connected yet' : `waiting for ${peer.name} to call`;
-    const entry: Entry = { session: new PeerSession(peer, this.#options.handlers, reason), caller: undefined };
+    const entry = new PeerEntry(peer, this.#options.handlers);
     this.#entries.set(peer.name, entry);
-    if (isDialer) entry.caller = this.#call(entry.session);
+    if (isDialerOf(this.#options.name, peer.name)) entry.dialer = this.#dial(entry);
   }
 
-  #change(entry: Entry, peer: ControlPeer): void {
-    const { host, port } = entry.session.peer;
-    entry.session.peer = peer;
-    if (peer.host === host && (peer.port === port || entry.caller === undefined)) return;
+  #change(entry: PeerEntry, peer: ControlPeer): void {
+    const { host, port } = entry.peer;
+    entry.peer = peer;
+    if (peer.host === host && (peer.port === port || entry.dialer === undefined)) return;
     this.#sayBye(entry, 'the address of the peer has changed');
-    if (entry.caller !== undefined) entry.caller = this.#call(entry.session);
+    if (entry.dialer !== undefined) entry.dialer = this.#dial(entry);
   }
 
-  #sayBye({ session, caller }: Entry, reason: string): void {
-    if (caller === undefined) {
-      session.connection?.leave(reason);
+  #sayBye({ connection, dialer }: PeerEntry, reason: string): void {
+    if (dialer === undefined) {
+      connection?.leave(reason);
       return;
     }
-    const farewell = caller.close(reason).finally(() => this.#farewells.delete(farewell));
+    const farewell = dialer.close(reason).finally(() => this.#farewells.delete(farewell));
     this.#farewells.add(farewell);
   }
 
-  #call(session: PeerSession): PeerDialer {
+  #dial(entry: PeerEntry): PeerDialer {
+    const { listen, handlers } = this.#options;
+    const failed = (reason: string): void => handlers.onDialFailed(entry.peer.name, reason);
     return new PeerDialer({
       beat: this.#beat,
-      dial: () =>
-        dial(session.peer, this.#security, localAddressFor(session.peer, this.#security, this.#options.listen)),
+      dial: () => dial(entry.peer, this.#security, localAddressFor(entry.peer, this.#security, listen)),
       makeHandshake: () =>
         new Handshake({
           hello: this.#hello,
           isDialer: true,
           identify: ({ name }) => {
-            if (name !== session.peer.name) throw new ProtocolError(`${session.peer.name} calls itself ${name}`);
+            if (name !== entry.peer.name) throw new ProtocolError(`${entry.peer.name} calls itself ${name}`);
           },
         }),
-      events: this.#eventsOf(
-        describePeer(session.peer),
-        () => session,
-        (reason) => session.failed(reason),
-      ),
+      events: this.#eventsOf(describePeer(entry.peer), () => entry, failed),
       onFailed: (reason, isFault) => {
-        session.failed(reason);
-        if (isFault) this.#errors.report(`${describePeer(session.peer)} cannot be called: ${reason}`);
+        failed(reason);
+        if (isFault) this.#errors.report(`${describePeer(entry.peer)} cannot be called: ${reason}`);
       },
     });
   }
@@ -192,11 +176,11 @@ export class ControlPlane implements AsyncDisposable {
       hello: this.#hello,
       isDialer: false,
       identify: (hello) => {
-        const peer = this.#entries.get(hello.name)?.session.peer;
+        const peer = this.#entries.get(hello.name)?.peer;
         identifyDialer(this.#options.name, hello.name, peer, caller);
       },
     });
-    const events = this.#eventsOf(`a caller from ${from}`, (name) => this.#entries.get(name)?.session);
+    const events = this.#eventsOf(`a caller from ${from}`, (name) => this.#entries.get(name));
     const connection = new ControlConnection(socket, handshake, this.#beat, {
       ...events,
       onGreeted: (greeted, hello) => {
@@ -211,26 +195,26 @@ export class ControlPlane implements AsyncDisposable {
     guest.expel = (reason) => connection.refuse(reason);
   }
 
-  /** `who`: in errors, until it is proven who it is. `onVain`: it ended before that. */
+  /** `who`: the other side in errors until it has proven its name. `onFailed`: the connection ended before that. */
   #eventsOf(
     who: string,
-    sessionOf: (name: string) => PeerSession | undefined,
-    onVain: (reason: string) => void = () => {},
+    entryOf: (name: string) => PeerEntry | undefined,
+    onFailed: (reason: string) => void = () => {},
   ): ConnectionEvents {
-    let session: PeerSession | undefined;
+    let entry: PeerEntry | undefined;
     return {
       onGreeted: (connection, hello) => {
-        session = sessionOf(hello.name);
-        if (session === undefined) connection.refuse(`no peer is called ${hello.name} here`);
-        else session.attach(connection, hello, [...this.#listeners.values()]);
+        entry = entryOf(hello.name);
+        if (entry === undefined) connection.refuse(`no peer is called ${hello.name} here`);
+        else entry.attach(connection, hello, [...this.#listeners.values()]);
       },
-      onMessage: (connection, message) => session?.hear(connection, message),
+      onMessage: (connection, message) => entry?.hear(connection, message),
       onEnd: (connection, end) => {
         const reason = wordsOf(end);
-        const ended = session;
-        // The same caller may dial again.
-        session = undefined;
-        if (ended === undefined) onVain(reason);
+        const ended = entry;
+        // A dialer uses these events for its next connection, too.
+        entry = undefined;
+        if (ended === undefined) onFailed(reason);
         else ended.detach(connection, reason);
         if (end.kind === 'lost' || end.kind === 'left' || this.#isClosed) return;
         this.#errors.report(`${ended === undefined ? who : describePeer(ended.peer)} ${reason}`);

@@ -44,8 +44,8 @@ describe('the security of the control connection', () => {
   test('certificates of the same authority with the right names, in CN or SAN, meet', async () => {
     await meet(ofA, ofB, async (a, b) => {
       await Promise.all([a.untilUp('b'), b.untilUp('a')]);
-      assert.deepEqual([a.plane.peers()[0]?.isSecure, b.plane.peers()[0]?.isSecure], [true, true]);
-      a.plane.sendLink('b', 0, { over: 'TLS' });
+      assert.deepEqual([a.connectionTo('b')?.isSecure, b.connectionTo('a')?.isSecure], [true, true]);
+      a.sendLink('b', 0, { over: 'TLS' });
       await until('b heard', () => b.news.at(-1) === 'a link 0 {"over":"TLS"}');
       assert.deepEqual([...a.errors, ...b.errors], []);
     });
@@ -71,7 +71,7 @@ describe('the security of the control connection', () => {
         await a.untilError(reasonA);
         await b.untilError(reasonB);
         assert.deepEqual([a.news, b.news, a.stateOf('b')], [[], [], 'down']);
-        assert.match(`${a.plane.peers()[0]?.reason}`, /\w/);
+        assert.match(a.reasonOf('b'), /\w/);
       });
     });
   }
@@ -128,9 +128,9 @@ describe('the security of the control connection', () => {
       await Promise.all([a.untilUp('b'), b.untilUp('a')]);
       b.plane.setSecurity(insecure);
       a.plane.setSecurity(insecure);
-      assert.equal(b.plane.peers()[0]?.isSecure, true);
-      b.plane.drop('a', 'to begin anew');
-      await until('b is up without TLS', () => b.stateOf('a') === 'up' && b.plane.peers()[0]?.isSecure === false);
+      assert.equal(b.connectionTo('a')?.isSecure, true);
+      b.connectionTo('a')?.refuse('to begin anew');
+      await until('b is up without TLS', () => b.stateOf('a') === 'up' && b.connectionTo('a')?.isSecure === false);
     });
   });
 });

@@ -28,13 +28,29 @@ export interface PeerHello {
   readonly wires: readonly string[];
 }
 
+/** The control connection with a peer that has proven who it is. */
+export interface PeerConnection {
+  /** This side dialed: its name is the smaller one. */
+  readonly isDialer: boolean;
+  readonly isSecure: boolean;
+  /** Of the last heartbeat; -1 before the first. */
+  readonly roundTripMs: number;
+  /** False when the connection has ended. Throws a UsageError when the message is too large. */
+  sendLink(link: number, body: object): boolean;
+  /** Ends it because of a protocol error of the peer, which is told so and may connect again later. */
+  refuse(reason: string): void;
+}
+
+/** What the owner of a control plane is told. */
 export interface ControlHandlers {
-  /** The connection is up and both hellos are exchanged. `isDialer`: this side dialed, its name is the smaller one. */
-  onUp(peer: string, hello: PeerHello, isDialer: boolean): void;
+  /** The connection is up: both hellos are exchanged and believed. */
+  onUp(peer: string, connection: PeerConnection, hello: PeerHello): void;
   onDown(peer: string, reason: string): void;
-  /** Everything is removed before `onDown`. */
+  /** Dialing the peer failed; it is dialed again. */
+  onDialFailed(peer: string, reason: string): void;
+  /** Added ones are new, removed ones were there. All are removed before `onDown`. */
   onListeners(peer: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void;
-  /** `body` is an object of limited size and depth; what is in it was not looked at. */
+  /** `body` is an object of limited size and depth; its contents are not checked. */
   onLink(peer: string, link: number, body: object): void;
   onError(error: MillraceError): void;
 }
@@ -48,21 +64,4 @@ export interface ControlPlaneOptions extends Partial<HeartbeatSpec> {
   readonly hello: Omit<PeerHello, 'name'>;
   readonly peers: readonly ControlPeer[];
   readonly handlers: ControlHandlers;
-}
-
-/** `connecting`: not heard of yet. `down`: it was up, or calling it failed; `reason` says why. */
-export type ControlState = 'up' | 'connecting' | 'down';
-
-export interface ControlPeerView {
-  readonly peer: ControlPeer;
-  readonly state: ControlState;
-  /** Why it is not up; '' when it is. */
-  readonly reason: string;
-  /** When the state changed, ms since the epoch. */
-  readonly sinceMs: number;
-  readonly isSecure: boolean;
-  /** Number of endpoints where somebody listens on the peer's host. */
-  readonly listeners: number;
-  /** Of the last heartbeat; -1 before the first. */
-  readonly roundTripMs: number;
 }

@@ -16,9 +16,10 @@ const tell = (event: string, data: unknown): void => {
 };
 for (const kind of ['link', 'peer', 'error']) subscribe(`millrace:${kind}`, (data) => tell(kind, data));
 
+process.env.MILLRACE_ALLOW_BREAK = '1';
 const daemon = await ProxyDaemon.start({ config });
 process.on('SIGUSR2', () => {
-  for (const { name } of config.peers) daemon.breakLinks(name);
+  for (const { name } of config.peers) void daemon.source.breakLinks?.(name);
 });
 process.on('SIGHUP', () => {
   void daemon.source.status().then((status) => tell('status', status));

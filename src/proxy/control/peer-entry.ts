@@ -1,0 +1,76 @@
+// One peer of a control plane: its address, who dials it, its one connection, and the listeners announced on that.
+
+import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
+import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
+import type { ControlConnection } from './control-connection.ts';
+import type { PeerMessage } from './control-protocol.ts';
+import type { ControlHandlers, ControlPeer, PeerHello } from './control-spec.ts';
+import type { PeerDialer } from './peer-dialer.ts';
+
+export class PeerEntry {
+  readonly #handlers: ControlHandlers;
+  /** What the peer announced on this connection. */
+  readonly #announced = new Map<string, IpEndpoint>();
+  #connection: ControlConnection | undefined;
+  peer: ControlPeer;
+  /** Undefined when the peer dials this daemon. */
+  dialer: PeerDialer | undefined;
+
+  constructor(peer: ControlPeer, handlers: ControlHandlers) {
+    this.peer = peer;
+    this.#handlers = handlers;
+  }
+
+  /** Undefined when it is not up. */
+  get connection(): ControlConnection | undefined {
+    return this.#connection;
+  }
+
+  /** The peer is proven to be at the other end of this connection. `listeners`: those of this host, which it is told. */
+  attach(connection: ControlConnection, hello: PeerHello, listeners: readonly IpEndpoint[]): void {
+    const before = this.#connection;
+    if (before !== undefined) {
+      // The peer has started again, or lost the connection before this side did.
+      this.detach(before, 'the peer connected again');
+      before.leave('replaced by a newer connection');
+    }
+    this.#connection = connection;
+    connection.tell('announce', listeners);
+    // Sending may have failed, and then the connection has ended.
+    if (this.#connection === connection) this.#handlers.onUp(this.peer.name, connection, hello);
+  }
+
+  hear(connection: ControlConnection, message: PeerMessage): void {
+    if (connection !== this.#connection) return;
+    const { name } = this.peer;
+    if (message.kind === 'link') this.#handlers.onLink(name, message.link, message.body);
+    else if (message.kind === 'announce') this.#announce(connection, message.endpoints);
+    else this.#withdraw(message.endpoints);
+  }
+
+  detach(connection: ControlConnection, reason: string): void {
+    if (connection !== this.#connection) return;
+    this.#connection = undefined;
+    this.#withdraw([...this.#announced.values()]);
+    this.#handlers.onDown(this.peer.name, reason);
+  }
+
+  #announce(connection: ControlConnection, endpoints: readonly IpEndpoint[]): void {
+    const added = new Map<string, IpEndpoint>();
+    for (const endpoint of endpoints) {
+      const key = formatIpEndpoint(endpoint);
+      if (!this.#announced.has(key)) added.set(key, endpoint);
+    }
+    if (this.#announced.size + added.size > MAX_ENDPOINTS_PER_PEER) {
+      connection.refuse(`more than ${MAX_ENDPOINTS_PER_PEER} endpoints`);
+      return;
+    }
+    for (const [key, endpoint] of added) this.#announced.set(key, endpoint);
+    if (added.size > 0) this.#handlers.onListeners(this.peer.name, [...added.values()], []);
+  }
+
+  #withdraw(endpoints: readonly IpEndpoint[]): void {
+    const removed = endpoints.filter((endpoint) => this.#announced.delete(formatIpEndpoint(endpoint)));
+    if (removed.length > 0) this.#handlers.onListeners(this.peer.name, [], removed);
+  }
+}

@@ -1,0 +1,223 @@
+// A peer: its address, control connection, links and listeners, and the state that follows from them. Its listeners are
+// announced to the kernel only while it is ready to carry and all lanes have been told where they are.
+
+import type { ToLane } from '../lane/index.ts';
+import type { LinkStatus, PeerStatus } from '../status/index.ts';
+import { publishLink, publishPeer } from '../status/index.ts';
+import { formatIpEndpoint, type IpEndpoint } from '../steering/index.ts';
+import { formatHostPort } from '../text/index.ts';
+import type { Announcements } from './announcements.ts';
+import type { ControlPeer, PeerConnection, PeerHello } from './control/index.ts';
+import { DeathProbe } from './death-probe.ts';
+import { type PeerControl, type PeerLink, type PeerPhase, phaseOf, stateOfPhase } from './peer-phase.ts';
+
+/** The lanes of this daemon, as far as peers need them. */
+export interface PeerLanes {
+  readonly count: number;
+  /** The lane of a link. */
+  laneOf(link: number): number;
+  tell(lane: number, message: ToLane): void;
+  tellAll(message: ToLane): void;
+  /** Resolves when all lanes have heard what they were told before. */
+  settled(): Promise<void>;
+}
+
+export interface PeerParts {
+  readonly lanes: PeerLanes;
+  readonly announcements: Announcements;
+}
+
+interface Listener {
+  readonly endpoint: IpEndpoint;
+  /** All lanes know that it is at this peer. */
+  isRouted: boolean;
+}
+
+export class Peer implements Disposable {
+  readonly #parts: PeerParts;
+  /** By which the kernel knows it. */
+  readonly #number: number;
+  readonly #links = new Map<number, PeerLink>();
+  readonly #listeners = new Map<string, Listener>();
+  readonly #deathProbe: DeathProbe;
+  #place: ControlPeer;
+  #control: PeerControl;
+  #incarnation = '';
+  #phase: PeerPhase;
+  #sinceMs = Date.now();
+
+  /** `waitsFor`: why it is not connected yet. */
+  constructor(parts: PeerParts, number: number, place: ControlPeer, waitsFor: string) {
+    this.#parts = parts;
+    this.#number = number;
+    this.#place = place;
+    this.#control = { kind: 'waiting', reason: waitsFor };
+    this.#phase = phaseOf(this.#control, []);
+    this.#deathProbe = new DeathProbe(
+      () => this.#place,
+      () => this.#parts.lanes.tellAll({ kind: 'peerDead', peer: this.name }),
+    );
+  }
+
+  get name(): string {
+    return this.#place.name;
+  }
+
+  get host(): string {
+    return this.#place.host;
+  }
+
+  /** It is at another address from now on, or known from another source. */
+  moveTo(place: ControlPeer): void {
+    this.#place = place;
+  }
+
+  /** `links`: what the lanes say of its links. `isSecure`: whether a control connection would use TLS. */
+  status(links: readonly LinkStatus[], isSecure: boolean): PeerStatus {
+    const { kind, reason } = this.#phase;
+    return {
+      name: this.name,
+      address: formatHostPort(this.#place),
+      source: this.#place.source,
+      state: stateOfPhase[kind],
+      reason,
+      sinceMs: this.#sinceMs,
+      isSecure: this.#control.kind === 'up' ? this.#control.connection.isSecure : isSecure,
+      listeners: this.#routed().length,
+      links: links.toSorted((left, right) => left.index - right.index),
+    };
+  }
+
+  /** Why a destination on its host was not announced. */
+  whyNotAnnounced(): string {
+    const { kind, reason } = this.#phase;
+    if (kind === 'ready') return `peer ${this.name} does not listen there`;
+    return `peer ${this.name} is ${stateOfPhase[kind]}${reason === '' ? '' : `: ${reason}`}`;
+  }
+
+  // The control connection.
+
+  connected(connection: PeerConnection, hello: PeerHello): void {
+    this.#deathProbe.stop();
+    const { lanes } = this.#parts;
+    const isSame = this.#incarnation === hello.incarnation;
+    this.#incarnation = hello.incarnation;
+    this.#control = { kind: 'up', connection };
+    if (!isSame) this.#links.clear();
+    const links = Array.from({ length: Math.max(lanes.count, hello.lanes) }, (_, link) => link);
+    for (const link of links) {
+      if (!this.#links.has(link)) this.#links.set(link, { state: 'connecting', reason: '' });
+    }
+    for (let lane = 0; lane < lanes.count; lane++) {
+      const own = links.filter((link) => lanes.laneOf(link) === lane);
+      lanes.tell(lane, { kind: 'peerUp', peer: this.name, isDialer: connection.isDialer, isSame, links: own });
+    }
+    this.#update();
+  }
+
+  disconnected(reason: string): void {
+    this.#control = { kind: 'down', reason };
+    this.#parts.lanes.tellAll({ kind: 'peerDown', peer: this.name });
+    this.#update();
+    this.#deathProbe.start();
+  }
+
+  dialFailed(reason: string): void {
+    if (this.#control.kind === 'up') return;
+    this.#control = { kind: 'down', reason };
+    this.#update();
+  }
+
+  /** Ends the control connection, because the peer broke the protocol. */
+  refuse(reason: string): void {
+    if (this.#control.kind === 'up') this.#control.connection.refuse(reason);
+  }
+
+  // Links.
+
+  /** From this daemon's lane of the link to the peer's. */
+  sendLink(link: number, body: object): void {
+    if (this.#control.kind === 'up') this.#control.connection.sendLink(link, body);
+  }
+
+  /** From the peer's lane of the link to this daemon's. */
+  hearLink(link: number, body: object): void {
+    const { lanes } = this.#parts;
+    lanes.tell(lanes.laneOf(link), { kind: 'link', peer: this.name, link, body });
+  }
+
+  linkChanged(link: number, { state, reason, wire }: PeerLink & { readonly wire: string }): void {
+    this.#links.set(link, { state, reason });
+    publishLink({ peer: this.name, link, lane: this.#parts.lanes.laneOf(link), state, wire, reason });
+    this.#update();
+  }
+
+  // Listeners on its host.
+
+  listenersChanged(added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void {
+    this.#tellRoutes(added.map(formatIpEndpoint), removed.map(formatIpEndpoint));
+    for (const endpoint of removed) {
+      const key = formatIpEndpoint(endpoint);
+      const listener = this.#listeners.get(key);
+      this.#listeners.delete(key);
+      if (listener?.isRouted === true && this.#phase.kind === 'ready') this.#withdraw([listener]);
+    }
+    const fresh = added.map((endpoint) => ({ endpoint, isRouted: false }));
+    for (const listener of fresh) this.#listeners.set(formatIpEndpoint(listener.endpoint), listener);
+    if (fresh.length > 0) void this.#route(fresh);
+  }
+
+  /** It is no peer any more: its streams end, its listeners are withdrawn. */
+  remove(reason: string): void {
+    this[Symbol.dispose]();
+    this.#control = { kind: 'down', reason };
+    this.#update();
+    this.#tellRoutes([], [...this.#listeners.keys()]);
+    this.#listeners.clear();
+    this.#parts.lanes.tellAll({ kind: 'peerGone', peer: this.name, reason });
+  }
+
+  [Symbol.dispose](): void {
+    this.#deathProbe.stop();
+  }
+
+  /** The only place where the state changes. */
+  #update(): void {
+    const before = this.#phase;
+    const phase = phaseOf(this.#control, [...this.#links.values()]);
+    this.#phase = phase;
+    if (phase.kind === before.kind) return;
+    this.#sinceMs = Date.now();
+    // A peer that could not be reached so far is no news.
+    if (before.kind !== 'waiting' || phase.kind !== 'down') {
+      const address = formatHostPort(this.#place);
+      publishPeer({ peer: this.name, address, state: stateOfPhase[phase.kind], reason: phase.reason });
+    }
+    if (phase.kind === 'ready') this.#announce(this.#routed());
+    else if (before.kind === 'ready') this.#withdraw(this.#routed());
+  }
+
+  /** No connection may come to a lane that does not know yet where to carry it. */
+  async #route(listeners: readonly Listener[]): Promise<void> {
+    await this.#parts.lanes.settled();
+    const routed = listeners.filter((one) => this.#listeners.get(formatIpEndpoint(one.endpoint)) === one);
+    for (const listener of routed) listener.isRouted = true;
+    if (this.#phase.kind === 'ready') this.#announce(routed);
+  }
+
+  #routed(): readonly Listener[] {
+    return Array.from(this.#listeners.values()).filter(({ isRouted }) => isRouted);
+  }
+
+  #tellRoutes(added: readonly string[], removed: readonly string[]): void {
+    this.#parts.lanes.tellAll({ kind: 'routes', peer: this.name, added, removed });
+  }
+
+  #announce(listeners: readonly Listener[]): void {
+    for (const { endpoint } of listeners) this.#parts.announcements.add(endpoint, this.#number);
+  }
+
+  #withdraw(listeners: readonly Listener[]): void {
+    for (const { endpoint } of listeners) this.#parts.announcements.remove(endpoint);
+  }
+}
