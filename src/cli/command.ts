@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import type { World } from './world.ts';
 
 /** Wraps an action so that its exit code reaches the caller of `run`. */
-export type Finish = (action: () => Promise<number>) => Promise<void>;
+type Finish = (action: () => Promise<number>) => Promise<void>;
 
 export interface CommandContext {
   readonly world: World;

@@ -11,7 +11,7 @@ const DEFAULT_COLUMNS = 80;
 const RATE_MS = 5000;
 const CLEAR_LINE = '\r\u001b[K';
 
-export interface ProgressOptions {
+interface ProgressOptions {
   readonly output: OutputStream;
   readonly nowMs: () => number;
   readonly isQuiet: boolean;

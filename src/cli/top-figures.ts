@@ -10,22 +10,22 @@ export interface Look {
   readonly connections: readonly ConnectionStatus[];
 }
 
-export interface Flow {
+interface Flow {
   readonly inPerSecond: number;
   readonly outPerSecond: number;
 }
 
-export interface LinkFigures extends Flow {
+interface LinkFigures extends Flow {
   readonly peer: string;
   readonly link: LinkStatus;
   readonly recordsPerSecond: number;
 }
 
-export interface ConnectionFigures extends Flow {
+interface ConnectionFigures extends Flow {
   readonly connection: ConnectionStatus;
 }
 
-export interface LaneFigures {
+interface LaneFigures {
   readonly index: number;
   readonly connections: number;
   /** Of one core, 0 to 1. */

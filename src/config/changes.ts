@@ -4,9 +4,9 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './config.ts';
 
 /** Everything else is fixed when the daemon starts. */
-export const reloadableKeys = ['rules', 'peers', 'etcd', 'tls', 'insecure', 'log', 'drainSeconds'] as const;
+const reloadableKeys = ['rules', 'peers', 'etcd', 'tls', 'insecure', 'log', 'drainSeconds'] as const;
 
-export interface ChangedKeys {
+interface ChangedKeys {
   readonly reloadable: readonly (keyof Config)[];
   readonly needRestart: readonly (keyof Config)[];
 }

@@ -5,11 +5,11 @@ import { dirname, join, resolve } from 'node:path';
 import type { HostPort } from '../text/index.ts';
 import type { ParsedConfig } from './schema.ts';
 
-export interface ConfigPeer extends HostPort {
+interface ConfigPeer extends HostPort {
   readonly name: string;
 }
 
-export interface TlsConfig {
+interface TlsConfig {
   /** Whole paths. */
   readonly ca: string;
   readonly cert: string;
@@ -22,7 +22,7 @@ type DeepReadonly<T> = T extends readonly (infer Item)[]
     ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
     : T;
 
-export type EtcdConfig = DeepReadonly<NonNullable<ParsedConfig['etcd']>>;
+type EtcdConfig = DeepReadonly<NonNullable<ParsedConfig['etcd']>>;
 export type ChannelConfig = DeepReadonly<ParsedConfig['channel']>;
 export type DeviceConfig = DeepReadonly<ParsedConfig['device']>;
 
@@ -37,12 +37,12 @@ export interface Config extends DeepReadonly<Omit<ParsedConfig, 'node' | 'peers'
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Where daemons have their control sockets. */
-export function runFolder(env: Environment = process.env): string {
+function runFolder(env: Environment = process.env): string {
   return env.MILLRACE_RUN_DIR ?? '/run/millrace';
 }
 
 /** The control socket of an instance whose config names none. */
-export function defaultSocket(instance: string, env: Environment = process.env): string {
+function defaultSocket(instance: string, env: Environment = process.env): string {
   return join(resolve(runFolder(env)), `${instance}.sock`);
 }
 

@@ -7,7 +7,7 @@ import { formatHostPort, formatSize, isLoopback, isNodeName } from '../text/inde
 import type { Problem } from './config-error.ts';
 import type { ParsedConfig } from './schema.ts';
 
-export interface CrossCheck {
+interface CrossCheck {
   /** As `channel.ringBytes`. */
   readonly reads: readonly string[];
   readonly check: (config: ParsedConfig) => readonly Problem[];

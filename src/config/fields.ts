@@ -15,7 +15,7 @@ import {
 
 /** Where daemons call each other, unless a peer's address says otherwise. */
 export const DEFAULT_CONTROL_PORT = 4790;
-export const softDevices = ['soft-shm', 'soft-roce', 'soft-tcp'] as const;
+const softDevices = ['soft-shm', 'soft-roce', 'soft-tcp'] as const;
 
 export function whole(first: number, last: number, error = `a whole number from ${first} to ${last}`) {
   return z.int({ error }).min(first, { error }).max(last, { error });

@@ -1,18 +1,8 @@
-// The config of a daemon: read, checked, compared.
+// The config file of a daemon: read, checked, compared.
 
-export { type ChangedKeys, changedKeys, reloadableKeys } from './changes.ts';
-export {
-  type ChannelConfig,
-  type Config,
-  type ConfigPeer,
-  type DeviceConfig,
-  defaultSocket,
-  type Environment,
-  type EtcdConfig,
-  runFolder,
-  type TlsConfig,
-} from './config.ts';
-export { briefly, ConfigError, type PlacedProblem } from './config-error.ts';
+export { changedKeys } from './changes.ts';
+export type { ChannelConfig, Config, DeviceConfig } from './config.ts';
+export { briefly, ConfigError } from './config-error.ts';
 export { configJsonSchema } from './json-schema.ts';
 export { type LoadedConfig, loadConfig } from './load.ts';
 export { parseConfig } from './parse.ts';

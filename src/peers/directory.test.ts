@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } from './directory.ts';
 import { EtcdDirectory } from './etcd-directory.ts';
 import { mergeDirectories } from './merged-directory.ts';
-import { staticDirectory } from './static-directory.ts';
+import { StaticDirectory } from './static-directory.ts';
 
 /** Stands for etcd. */
 class Given implements PeerDirectory {
@@ -48,7 +48,7 @@ describe('directories', () => {
   });
 
   test('the peers of the config are sorted, and listeners hear of changes only', async () => {
-    await using directory = staticDirectory([
+    await using directory = new StaticDirectory([
       { name: 'c', host: 'x', port: 1 },
       { name: 'b', host: 'y', port: 2 },
     ]);
@@ -65,7 +65,7 @@ describe('directories', () => {
   });
 
   test('of two with one name the config counts, whatever the order', async () => {
-    const [config, etcd] = [staticDirectory([{ name: 'b', host: 'config', port: 1 }]), new Given()];
+    const [config, etcd] = [new StaticDirectory([{ name: 'b', host: 'config', port: 1 }]), new Given()];
     const merged = [mergeDirectories(config, etcd), mergeDirectories(etcd, config)];
     etcd.list.replace([peer('b', 'etcd'), peer('c', 'etcd')]);
     for (const { peers } of merged) {

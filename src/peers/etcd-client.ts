@@ -24,7 +24,7 @@ export class CompactedError extends EtcdError {}
 
 type Fields = Readonly<Record<string, unknown>>;
 /** Which state of the key lets the value be put. */
-export type PutCondition = { readonly absent: true } | { readonly modRevision: string };
+type PutCondition = { readonly absent: true } | { readonly modRevision: string };
 
 export class EtcdClient {
   readonly #options: EtcdClientOptions;

@@ -4,5 +4,4 @@ export { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } 
 export { EtcdDirectory, type EtcdDirectoryOptions } from './etcd-directory.ts';
 export type { EtcdTls } from './etcd-http.ts';
 export { mergeDirectories } from './merged-directory.ts';
-export type { NodePlace } from './node-entry.ts';
-export { StaticDirectory, staticDirectory } from './static-directory.ts';
+export { StaticDirectory } from './static-directory.ts';

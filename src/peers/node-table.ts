@@ -7,7 +7,7 @@ import { decodeNodeEntry } from './node-entry.ts';
 /** More entries than any mesh has: somebody is filling the table. */
 export const MAX_NODES = 4096;
 
-export interface RawEntry {
+interface RawEntry {
   readonly name: string;
   readonly value: Uint8Array;
 }

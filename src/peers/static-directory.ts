@@ -2,7 +2,7 @@
 
 import { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } from './directory.ts';
 
-export type StaticPeer = Omit<DirectoryPeer, 'source'>;
+type StaticPeer = Omit<DirectoryPeer, 'source'>;
 
 export class StaticDirectory implements PeerDirectory {
   readonly #list = new PeerList();
@@ -32,8 +32,4 @@ export class StaticDirectory implements PeerDirectory {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
-}
-
-export function staticDirectory(peers: readonly StaticPeer[]): StaticDirectory {
-  return new StaticDirectory(peers);
 }

@@ -28,7 +28,7 @@ import { Readiness } from './readiness.ts';
 import { DaemonReporter } from './reporter.ts';
 import { daemonRules } from './rules.ts';
 
-export interface ProxyDaemonOptions {
+interface ProxyDaemonOptions {
   readonly config: Config;
   /** Reads the config again. */
   readonly reload?: () => Promise<Config>;

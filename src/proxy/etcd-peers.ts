@@ -14,9 +14,9 @@ import {
 } from '../peers/index.ts';
 
 /** Plain data: what the config says, with the contents of the files that it names. */
-export type EtcdSpec = Omit<EtcdDirectoryOptions, 'self' | 'known' | 'signal' | 'onError' | 'onProblem'>;
+type EtcdSpec = Omit<EtcdDirectoryOptions, 'self' | 'known' | 'signal' | 'onError' | 'onProblem'>;
 
-export interface EtcdPeersOptions extends Pick<EtcdDirectoryOptions, 'self'> {
+interface EtcdPeersOptions extends Pick<EtcdDirectoryOptions, 'self'> {
   readonly onError: (message: string) => void;
 }
 

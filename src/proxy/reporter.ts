@@ -21,7 +21,7 @@ import type { PeerTable } from './peer-table.ts';
 import type { PlainLog } from './plain-log.ts';
 import type { Readiness } from './readiness.ts';
 
-export interface ReporterParts {
+interface ReporterParts {
   readonly config: Config;
   readonly steering: Steering;
   readonly lanes: Lanes;

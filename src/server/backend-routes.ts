@@ -6,7 +6,7 @@ import { guestMetricsText, metricsContentType } from '../telemetry/index.ts';
 import { withinMs } from './errors.ts';
 import { guardedApp } from './guarded-app.ts';
 
-export interface BackendRoutesOptions {
+interface BackendRoutesOptions {
   readonly status: () => Promise<BackendStatus>;
   /** Of one answer. */
   readonly timeoutMs: number;

@@ -10,7 +10,7 @@ import type { ErrorAnswer } from './errors.ts';
 /** Longer than the server gives its source, so that the server's own words arrive. */
 const DEFAULT_TIMEOUT_MS = 10_000;
 
-export interface ApiClientOptions {
+interface ApiClientOptions {
   readonly socketPath: string;
   /** Of one answer. */
   readonly timeoutMs?: number;

@@ -29,7 +29,7 @@ const codeOf: Readonly<Partial<Record<Status, ErrorCode>>> = {
   413: 'MILLRACE_ERR_USAGE',
 };
 
-export class AnswerTimeout extends MillraceError {
+class AnswerTimeout extends MillraceError {
   constructor(what: string, timeoutMs: number) {
     super('MILLRACE_ERR_FAILED', `${what}: the daemon gave no answer within ${timeoutMs / 1000} s`);
     this.name = 'AnswerTimeout';

@@ -10,7 +10,7 @@ const CONNECTIONS_PER_SECOND = 20;
 /** Keeps the line known to be alive, and tells of what was skipped last. */
 const HEARTBEAT_MS = 15_000;
 
-export interface EventStreamOptions {
+interface EventStreamOptions {
   readonly onClose?: () => void;
   /** Monotonic, in ms. */
   readonly nowMs?: () => number;

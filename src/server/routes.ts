@@ -11,7 +11,7 @@ import { guardedApp } from './guarded-app.ts';
 
 const MAX_EVENT_STREAMS = 32;
 
-export interface RoutesOptions {
+interface RoutesOptions {
   readonly source: StatusSource;
   /** Of one answer of the source. */
   readonly timeoutMs: number;

@@ -19,7 +19,7 @@ const DEFAULT_TIMEOUT_MS = 5000;
 const GRACE_MS = 500;
 
 /** Where an API is reached. */
-export interface ServerAddress {
+interface ServerAddress {
   /** See socketPathOf. */
   readonly socketPath: string;
   /** Port 0 takes any that is free. */
@@ -31,11 +31,11 @@ interface AnswerOptions {
   readonly timeoutMs?: number;
 }
 
-export interface ServerOptions extends ServerAddress, AnswerOptions {
+interface ServerOptions extends ServerAddress, AnswerOptions {
   readonly source: StatusSource;
 }
 
-export interface BackendServerOptions extends ServerAddress, AnswerOptions {
+interface BackendServerOptions extends ServerAddress, AnswerOptions {
   readonly status: () => Promise<BackendStatus>;
 }
 

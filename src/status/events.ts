@@ -39,7 +39,7 @@ export interface ConnectionEvent {
   readonly reason: string;
 }
 
-export interface ErrorEvent {
+interface ErrorEvent {
   /** Which part met it: `steering`, `channel`, `etcd`, `config`… */
   readonly where: string;
   /** One line: what was attempted, on what, why it failed and what to do. */

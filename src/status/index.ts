@@ -16,7 +16,6 @@ export {
   type ConnectionEvent,
   type DaemonEvent,
   type DaemonEvents,
-  type ErrorEvent,
   type EventKind,
   eventKindNames,
   isConnectionHeard,

@@ -1,6 +1,5 @@
-// The daemon's events, log and metrics.
+// The log of a daemon, and the metrics of a daemon and a backend.
 
-export { guestMetricSpecs, guestMetricsText } from './guest-metrics.ts';
-export { type LogLevel, Logs, type LogsOptions, logLevels } from './logs.ts';
-export type { MetricSpec } from './metric-spec.ts';
-export { metricSpecs, metricsContentType, metricsText } from './metrics.ts';
+export { guestMetricsText } from './guest-metrics.ts';
+export { Logs, type LogsOptions } from './logs.ts';
+export { metricsContentType, metricsText } from './metrics.ts';

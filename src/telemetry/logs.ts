@@ -5,9 +5,8 @@ import { type DestinationStream, type Logger, pino } from 'pino';
 import { type ConnectionEvent, type DaemonEvent, type LinkEvent, type PeerEvent, subscribe } from '../status/index.ts';
 import { textLines } from './log-text.ts';
 
-/** As pino knows them. */
-export const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
-export type LogLevel = (typeof logLevels)[number];
+/** pino's levels. */
+type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
 
 export interface LogsOptions {
   /** Default: `info`. Single connections are told at `debug` only. */

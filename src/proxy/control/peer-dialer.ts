@@ -15,7 +15,7 @@ const JITTER = 0.2;
 /** Up for so long, it is not the same failure over and over. */
 const STABLE_MS = 10_000;
 
-export interface PeerDialerOptions {
+interface PeerDialerOptions {
   readonly beat: HeartbeatSpec;
   readonly dial: () => Dialed;
   readonly makeHandshake: () => Handshake;
