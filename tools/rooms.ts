@@ -64,7 +64,7 @@ export const rooms: readonly Room[] = [
   room('src/loop', "a thread's epoll loop, acceptors, buffers", 'src/native'),
   room('src/channel', 'rings, credits, streams, sessions', 'src/native src/loop src/steering src/verbs'),
   room('src/config', 'the config file', 'src/steering src/text'),
-  room('src/peers', 'who the other nodes are: config, etcd', 'src/config src/text'),
+  room('src/peers', 'who the other nodes are: config, etcd', 'src/text'),
   room('src/telemetry', 'log, metrics', 'src/status src/steering src/text'),
   room('src/server', 'control API, its client', 'src/status src/system src/telemetry'),
   room(

@@ -191,7 +191,7 @@ describe('send and recv', () => {
     const target = newFile();
     const wrong = await runCaptured(['recv', where, target, '--transport', 'soft-shm']);
     assert.notEqual(wrong.code, 0);
-    assert.match(wrong.stderr, /by rdma-shm, and this sender sends by tcp/);
+    assert.match(wrong.stderr, /wants the wire rdma-shm, and this sender has tcp/);
     assert.equal((await runCaptured(['recv', where, target, '--wait', '5'])).code, 0);
     assert.equal((await outcome).code, 0);
     assert.match(said(), /the receiver gave up: .*; waiting up to 60 s for the other side/);

@@ -20,8 +20,10 @@ export interface PlacedProblem extends Problem {
   readonly column: number;
 }
 
-/** More than a person reads; a file that is something else entirely has thousands. */
+/** More than a person reads; a file that is no config at all has thousands. */
 const MAX_TOLD = 50;
+/** Of a key or value that a message repeats. */
+export const MAX_SHOWN = 80;
 
 export class ConfigError extends UsageError {
   readonly source: string;
@@ -48,13 +50,7 @@ export function formatPath(path: Path): string {
   return path
     .map((part, index) => {
       if (typeof part === 'number') return `[${part}]`;
-      return index === 0 ? briefly(part) : `.${briefly(part)}`;
+      return `${index === 0 ? '' : '.'}${printable(part, MAX_SHOWN)}`;
     })
     .join('');
-}
-
-/** For messages: nothing that moves a cursor or turns the line around, and not the whole of a long text. */
-export function briefly(text: string, maxLength = 80): string {
-  const clean = printable(text).replaceAll(/\p{C}/gu, '?');
-  return clean.length > maxLength ? `${clean.slice(0, maxLength - 1)}…` : clean;
 }

@@ -2,7 +2,7 @@
 
 export { changedKeys } from './changes.ts';
 export type { ChannelConfig, Config, DeviceConfig } from './config.ts';
-export { briefly, ConfigError } from './config-error.ts';
+export { ConfigError } from './config-error.ts';
 export { configJsonSchema } from './json-schema.ts';
 export { type LoadedConfig, loadConfig } from './load.ts';
 export { parseConfig } from './parse.ts';

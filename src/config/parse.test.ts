@@ -23,13 +23,13 @@ function assertProblem(text: string, expected: RegExp): void {
   );
 }
 
-describe('a config that is no YAML', () => {
+describe('a config that is not YAML', () => {
   test('is refused with the place', () => {
     for (const [text, expected] of [
-      ['node: [a', /^c\.yaml:1:\d+: is no YAML: .*; mind the indentation/],
+      ['node: [a', /^c\.yaml:1:\d+: is not YAML: .*; mind the indentation/],
       ['node: a\nnode: b', /^c\.yaml:2:1: this key is there twice/],
       ['node: a\n---\nnode: b', /^c\.yaml:2:\d+: a second document/],
-      ['\tnode: a', /^c\.yaml:1:1: is no YAML/],
+      ['\tnode: a', /^c\.yaml:1:1: is not YAML/],
       ['node: *other', /^c\.yaml:1:\d+: .*alias/i],
       ['node: !!binary x', /^c\.yaml:1:\d+: node: a mapping does not fit/],
       ['? [a]\n: 2', /^c\.yaml:1:\d+: a key that is no text/],
@@ -138,7 +138,7 @@ colour: red
 
   test('what would move the cursor is not repeated either', () => {
     const [line = ''] = problemsOf('node: "\\e[2Ja\\u202e b"');
-    assert.match(line, /node: 'a\? b' does not fit/);
+    assert.match(line, /node: 'a\\u\{202e\} b' does not fit/);
   });
 });
 

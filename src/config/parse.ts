@@ -1,9 +1,9 @@
 // From the text of a config file to a Config, or to everything that is wrong with it.
 
 import type { z } from 'zod';
-import { didYouMean } from '../text/index.ts';
+import { didYouMean, printable } from '../text/index.ts';
 import { type Config, completeConfig, type Environment } from './config.ts';
-import { briefly, ConfigError, formatPath, type Path, type Problem } from './config-error.ts';
+import { ConfigError, formatPath, MAX_SHOWN, type Path, type Problem } from './config-error.ts';
 import { crossChecks } from './cross-checks.ts';
 import { knownKeys } from './json-schema.ts';
 import { configSchema, type ParsedConfig } from './schema.ts';
@@ -68,7 +68,7 @@ function problemsOf(issue: Issue, value: unknown): readonly Problem[] {
     }));
   }
   if (issue.code === 'custom' && issue.params?.isWhole === true)
-    return [{ path, message: briefly(issue.message, 400) }];
+    return [{ path, message: printable(issue.message, 400) }];
   return [{ path, message: `${wrongness(valueAt(value, path), path)}; give ${issue.message}` }];
 }
 
@@ -79,7 +79,7 @@ function wrongness(given: unknown, path: Path): string {
   if (path.at(-1) === 'password') return 'does not fit';
   if (Array.isArray(given)) return 'a list does not fit';
   if (typeof given === 'object') return 'a mapping does not fit';
-  return `${typeof given === 'string' ? `'${briefly(given)}'` : JSON.stringify(given)} does not fit`;
+  return `${typeof given === 'string' ? `'${printable(given, MAX_SHOWN)}'` : JSON.stringify(given)} does not fit`;
 }
 
 function valueAt(value: unknown, path: Path): unknown {

@@ -12,7 +12,8 @@ import {
   type Pair,
   parseDocument,
 } from 'yaml';
-import { briefly, ConfigError, type PlacedProblem, type Problem } from './config-error.ts';
+import { printable } from '../text/index.ts';
+import { ConfigError, MAX_SHOWN, type PlacedProblem, type Problem } from './config-error.ts';
 
 /** Aliases may save typing; more of them are an attempt to fill the memory. */
 const MAX_ALIASES = 100;
@@ -52,7 +53,7 @@ export class YamlSource {
     try {
       return this.#document.toJS({ maxAliasCount: MAX_ALIASES });
     } catch (cause) {
-      const message = `${briefly((cause as Error).message)}; write it out without aliases`;
+      const message = `${printable((cause as Error).message, MAX_SHOWN)}; write it out without aliases`;
       throw new ConfigError(this.#name, [{ path: [], message, line: 1, column: 1 }], { cause });
     }
   }
@@ -60,7 +61,8 @@ export class YamlSource {
   #syntaxProblems(faults: Document['errors'] | readonly Document['warnings'][number][]): readonly PlacedProblem[] {
     const told = new Map<string, PlacedProblem>();
     for (const { code, message, pos } of faults) {
-      const words = plainWords[code] ?? `is no YAML: ${briefly(message)}; mind the indentation, brackets and quotes`;
+      const words =
+        plainWords[code] ?? `is not YAML: ${printable(message, MAX_SHOWN)}; check the indentation, brackets and quotes`;
       // Nesting that is too deep comes once a level.
       const key = code === 'RESOURCE_EXHAUSTION' ? code : `${pos[0]}`;
       if (!told.has(key)) told.set(key, { path: [], message: words, ...this.#at(pos[0]) });

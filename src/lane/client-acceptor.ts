@@ -75,7 +75,7 @@ export class ClientAcceptor implements Disposable {
       const client = socket.peerAddress;
       const steered = maps.take(client);
       if (steered === undefined) {
-        events.counters.strangers++;
+        events.counters.unsteered++;
         reset(socket);
         return;
       }

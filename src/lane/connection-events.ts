@@ -21,7 +21,7 @@ interface Details {
 
 export class ConnectionEvents {
   readonly #tell: (message: FromLane) => void;
-  readonly counters: MutableCounters = { opened: 0, accepted: 0, refused: 0, resets: 0, strangers: 0 };
+  readonly counters: MutableCounters = { opened: 0, accepted: 0, refused: 0, resets: 0, unsteered: 0 };
   /** Somebody subscribes to events of single connections. */
   isSubscribed = false;
 

@@ -3,8 +3,8 @@
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { text } from 'node:stream/consumers';
-import { briefly } from '../config/index.ts';
 import { MillraceError } from '../errors.ts';
+import { printable } from '../text/index.ts';
 
 export interface EtcdTls {
   readonly ca?: Buffer;
@@ -25,7 +25,7 @@ export class EtcdError extends MillraceError {
   readonly status: number;
 
   constructor(endpoint: string, what: string, reason: string, status = 0, options?: ErrorOptions) {
-    super('MILLRACE_ERR_FAILED', `etcd ${endpoint}: ${what}: ${briefly(reason, 200)}`, options);
+    super('MILLRACE_ERR_FAILED', `etcd ${endpoint}: ${what}: ${printable(reason, 200)}`, options);
     this.name = 'EtcdError';
     this.status = status;
   }

@@ -1,6 +1,6 @@
 // The nodes that etcd knows, with bad entries left out and told once. Those that vanish with etcd's data stay for a while.
 
-import { briefly } from '../config/index.ts';
+import { printable } from '../text/index.ts';
 import type { DirectoryPeer } from './directory.ts';
 import { decodeNodeEntry } from './node-entry.ts';
 
@@ -90,6 +90,6 @@ export class NodeTable {
     this.#fading.delete(name);
     if (this.#bad.get(name) === reason || this.#bad.size >= MAX_NODES) return;
     this.#bad.set(name, reason);
-    this.#onError(`ignored an entry '${briefly(name)}' of etcd: ${reason}`);
+    this.#onError(`ignored an entry '${printable(name, 80)}' of etcd: ${reason}`);
   }
 }

@@ -57,7 +57,7 @@ export class LateSource implements StatusSource {
       peers: [],
       lanes: [],
       verdicts: {},
-      counters: { opened: 0, accepted: 0, refused: 0, resets: 0, strangers: 0, bytesOut: 0, bytesIn: 0 },
+      counters: { opened: 0, accepted: 0, refused: 0, resets: 0, unsteered: 0, bytesOut: 0, bytesIn: 0 },
       memory: { rssBytes: process.memoryUsage.rss(), heldBytes: 0, budgetBytes: channel.memoryBytes },
       cpuSeconds: (user + system) / 1e6,
     };

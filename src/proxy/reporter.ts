@@ -109,7 +109,7 @@ function sum(reports: readonly LaneReport[]): Counters {
     accepted: total('accepted'),
     refused: total('refused'),
     resets: total('resets'),
-    strangers: total('strangers'),
+    unsteered: total('unsteered'),
     bytesOut: total('bytesOut'),
     bytesIn: total('bytesIn'),
   };

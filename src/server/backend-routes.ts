@@ -1,4 +1,4 @@
-// The API of a backend: who its guests are and what they do. It only tells; nothing can be changed by it.
+// The API of a backend: its guests and what they do. It is read-only.
 
 import type { Hono } from 'hono';
 import type { BackendStatus } from '../status/index.ts';
@@ -8,7 +8,7 @@ import { guardedApp } from './guarded-app.ts';
 
 interface BackendRoutesOptions {
   readonly status: () => Promise<BackendStatus>;
-  /** Of one answer. */
+  /** How long the backend may take for one answer. */
   readonly timeoutMs: number;
   /** What the TCP side listens on; absent on the unix socket. */
   readonly tcpHost?: string;
@@ -23,7 +23,7 @@ export function backendRoutes({ status, timeoutMs, tcpHost }: BackendRoutesOptio
     return context.body(text, 200, { 'content-type': metricsContentType });
   });
   app.get('/healthz', async (context) => {
-    // Comes from the guests' threads, so that one that is stuck shows.
+    // The status comes from the guests' threads, so a thread that is stuck makes this time out.
     await ask();
     return context.text('ok\n');
   });

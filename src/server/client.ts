@@ -1,4 +1,4 @@
-// What commands use to ask a daemon: the control API over its unix socket, with errors that fit on one line.
+// The client of the control API that commands use: over the unix socket, with errors of one line.
 
 import { type IncomingMessage, request } from 'node:http';
 import { text } from 'node:stream/consumers';
@@ -7,14 +7,14 @@ import type { BackendStatus, ConnectionStatus, DaemonStatus } from '../status/in
 import type { ConnectionFilter } from './connection-filter.ts';
 import type { ErrorAnswer } from './errors.ts';
 
-/** Longer than the server gives its source, so that the server's own words arrive. */
+/** Longer than the server waits for its source, so that the server's own error arrives. */
 const DEFAULT_TIMEOUT_MS = 10_000;
 
 interface ApiClientOptions {
   readonly socketPath: string;
-  /** Of one answer. */
+  /** How long to wait for one answer. */
   readonly timeoutMs?: number;
-  /** Who should answer, and the command that starts it. Default: the daemon, `millrace up`. */
+  /** What should answer, and the command that starts it. Default: the daemon, `millrace up`. */
   readonly who?: { readonly name: string; readonly command: string };
 }
 
@@ -97,12 +97,12 @@ export class ApiClient {
     const what = status === 200 ? 'an answer of another version' : `status ${status}`;
     throw new MillraceError(
       'MILLRACE_ERR_FAILED',
-      `ask ${this.socketPath} for ${path}: ${what}; is it a millrace ${this.#who.name}?`,
+      `get ${path} from ${this.socketPath}: ${what}; check that a millrace ${this.#who.name} of this version listens there`,
     );
   }
 
   #lateError(path: string): MillraceError {
-    const message = `ask ${this.socketPath} for ${path}: no answer within ${this.#timeoutMs / 1000} s (the ${this.#who.name} is stopped or overloaded)`;
+    const message = `get ${path} from ${this.socketPath}: no answer within ${this.#timeoutMs / 1000} s (the ${this.#who.name} is stopped or overloaded)`;
     return new MillraceError('MILLRACE_ERR_FAILED', message);
   }
 
@@ -110,15 +110,15 @@ export class ApiClient {
     const { code = 'unknown error' } = error as NodeJS.ErrnoException;
     const { name, command } = this.#who;
     if (code === 'EACCES' || code === 'EPERM') {
-      const message = `talk to the ${name} on ${this.socketPath}: permission denied (run as root, or as the ${name}’s user)`;
+      const message = `connect to the ${name} on ${this.socketPath}: permission denied (run as root, or as the ${name}’s user)`;
       return new MillraceError('MILLRACE_ERR_PERMISSION', message, { cause: error });
     }
     if (code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ENOTSOCK') {
       const message = `no ${name} answers on ${this.socketPath} (start one with '${command}')`;
       return new MillraceError('MILLRACE_ERR_NOT_RUNNING', message, { cause: error });
     }
-    // ECONNRESET and the like: it ended while it was asked.
-    const message = `talk to the ${name} on ${this.socketPath}: ${code} (it went away; start it with '${command}')`;
+    // ECONNRESET and similar: it ended before it answered.
+    const message = `get an answer from the ${name} on ${this.socketPath}: ${code} (it ended; start it with '${command}')`;
     return new MillraceError('MILLRACE_ERR_NOT_RUNNING', message, { cause: error });
   }
 }

@@ -1,4 +1,4 @@
-// Errors as the API tells them, `{ error, code }`, and which HTTP status each code has.
+// Errors in answers of the API, `{ error, code }`, and the HTTP status of each code.
 
 import type { Context } from 'hono';
 import { HTTPException } from 'hono/http-exception';
@@ -36,7 +36,7 @@ class AnswerTimeout extends MillraceError {
   }
 }
 
-/** Waits no longer. What was asked for goes on, and its late answer is dropped. */
+/** Waits at most so long. The work itself goes on, and its late answer is dropped. */
 export async function withinMs<T>(timeoutMs: number, what: string, answer: Promise<T>): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(new AnswerTimeout(what, timeoutMs)), timeoutMs);

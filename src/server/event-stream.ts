@@ -1,13 +1,13 @@
-// The daemon's events for one listener over HTTP: server-sent events, bounded in memory, connections sampled.
+// The daemon's events for one HTTP client: server-sent events, bounded in memory, connection events sampled.
 
 import type { DaemonEvents, EventKind } from '../status/index.ts';
 import { eventKindNames, subscribe } from '../status/index.ts';
 
-/** What a listener that does not read may leave behind here. */
+/** Events that may wait for a client that does not read. */
 const MAX_WAITING = 256;
-/** Of single connections; a person reads no more, and statistics come from /metrics. */
+/** Connection events a second; a person reads no more, and statistics come from /metrics. */
 const CONNECTIONS_PER_SECOND = 20;
-/** Keeps the line known to be alive, and tells of what was skipped last. */
+/** Shows that the stream is alive, and reports what was skipped last. */
 const HEARTBEAT_MS = 15_000;
 
 interface EventStreamOptions {
@@ -39,7 +39,7 @@ export class EventStream {
     this.#heartbeat = setInterval(() => this.#add(': still here\n\n'), HEARTBEAT_MS).unref();
   }
 
-  /** The body of the response. Cancelled when the listener goes away. */
+  /** The body of the response. It is cancelled when the client disconnects. */
   body(): ReadableStream<Uint8Array> {
     const encoder = new TextEncoder();
     return new ReadableStream<Uint8Array>(
@@ -54,12 +54,12 @@ export class EventStream {
           this.close();
         },
       },
-      // Nothing ahead of the reader: what waits, waits here, where it is counted.
+      // Nothing is queued ahead of the reader: events wait in this object, where they are counted.
       { highWaterMark: 0 },
     );
   }
 
-  /** All that waits, as soon as there is something; null when closed. */
+  /** All waiting events as soon as there are any; null when closed. */
   async next(): Promise<string | null> {
     while (this.#waiting.length === 0 && !this.#isClosed) {
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -94,7 +94,7 @@ export class EventStream {
     this.#wake?.();
   }
 
-  /** A bucket that holds a second's worth. */
+  /** A token bucket that holds one second's tokens. */
   #isAllowed(): boolean {
     const nowMs = this.#nowMs();
     const earned = ((nowMs - this.#allowanceMs) / 1000) * CONNECTIONS_PER_SECOND;

@@ -1,4 +1,4 @@
-// What every API of ours begins with: errors as documents, who may ask by TCP, and no bodies.
+// What every API here starts from: errors as documents, the Host check over TCP, no request bodies.
 
 import { Hono } from 'hono';
 import { answerError, refusal } from './errors.ts';
@@ -7,7 +7,7 @@ import { isHostAllowed } from './host-check.ts';
 /** No request needs a body; some clients send one. */
 const MAX_BODY_BYTES = 4096;
 
-/** `tcpHost`: what the TCP side listens on; absent on the unix socket, where the file's mode says who may ask. */
+/** `tcpHost`: the host that the TCP listener is on; absent on the unix socket, where the file's mode decides who may ask. */
 export function guardedApp(tcpHost: string | undefined): Hono {
   const app = new Hono();
   app.onError((error, context) => answerError(context, error));
@@ -16,10 +16,14 @@ export function guardedApp(tcpHost: string | undefined): Hono {
     app.use(async (context, next) => {
       const host = context.req.header('host');
       if (isHostAllowed(host, tcpHost)) return next();
-      return refusal(context, 403, `host '${host ?? ''}' is not this server: ask for localhost or ${tcpHost}`);
+      return refusal(
+        context,
+        403,
+        `the Host header '${host ?? ''}' does not name this server; use localhost or ${tcpHost}`,
+      );
     });
   }
-  // No answer depends on a body, and none is read: Node drops what came when the answer is out.
+  // No answer depends on a body, and none is read: Node drops it when the answer is sent.
   app.use(async (context, next) => {
     const length = Number(context.req.header('content-length') ?? 0);
     if (length > MAX_BODY_BYTES) return refusal(context, 413, 'the request is too large');

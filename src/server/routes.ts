@@ -1,4 +1,4 @@
-// The control API: what each path answers, from a StatusSource. How it is reached is the server's business.
+// The control API of a daemon: what each path answers, from a StatusSource.
 
 import type { Context, Hono } from 'hono';
 import { UsageError } from '../errors.ts';
@@ -13,11 +13,11 @@ const MAX_EVENT_STREAMS = 32;
 
 interface RoutesOptions {
   readonly source: StatusSource;
-  /** Of one answer of the source. */
+  /** How long the source may take for one answer. */
   readonly timeoutMs: number;
-  /** Shared by all ways to reach the API: closed when the server is. */
+  /** Shared by all listeners of the API; closed with the server. */
   readonly streams: Set<EventStream>;
-  /** What the TCP side listens on; absent on the unix socket, where the file's mode says who may ask. */
+  /** The host that the TCP listener is on; absent on the unix socket, where the file's mode decides who may ask. */
   readonly tcpHost?: string;
 }
 
@@ -35,20 +35,20 @@ export function routes({ source, timeoutMs, streams, tcpHost }: RoutesOptions): 
   app.get('/v1/explain', async (context) => {
     const which = context.req.query('which') ?? '';
     if (which === '')
-      throw new UsageError('explain: say which, as ?which=4711 or ?which=10.0.0.1:40312->10.0.0.2:6379');
+      throw new UsageError('explain: which connection? give ?which=4711 or ?which=10.0.0.1:40312->10.0.0.2:6379');
     return context.json({ v: 1, lines: await ask('explain', source.explain(which)) });
   });
   app.post('/v1/reload', async (context) => {
-    if (tcpHost !== undefined) return refusal(context, 403, 'reload: only over the unix socket');
+    if (tcpHost !== undefined) return refusal(context, 403, 'reload: not allowed over TCP; use the control socket');
     return context.json({ v: 1, lines: await ask('reload', source.reload()) });
   });
   app.post('/v1/break', async (context) => {
-    if (tcpHost !== undefined) return refusal(context, 403, 'break: only over the unix socket');
+    if (tcpHost !== undefined) return refusal(context, 403, 'break: not allowed over TCP; use the control socket');
     if (source.breakLinks === undefined) {
-      return refusal(context, 403, 'break: this daemon was not started for trials (MILLRACE_ALLOW_BREAK=1)');
+      return refusal(context, 403, 'break: not allowed; start the daemon with MILLRACE_ALLOW_BREAK=1');
     }
     const peer = context.req.query('peer') ?? '';
-    if (peer === '') throw new UsageError('break: say whose links, as ?peer=b');
+    if (peer === '') throw new UsageError('break: which peer? give ?peer=b');
     return context.json({ v: 1, lines: await ask('break', source.breakLinks(peer)) });
   });
   app.get('/v1/events', (context) => events(context, streams));
@@ -58,7 +58,7 @@ export function routes({ source, timeoutMs, streams, tcpHost }: RoutesOptions): 
     return context.body(text, 200, { 'content-type': metricsContentType });
   });
   app.get('/healthz', async (context) => {
-    // Comes from the lanes, so that a lane that is stuck shows.
+    // The status comes from the lanes, so a lane that is stuck makes this time out.
     await status();
     return context.text('ok\n');
   });
@@ -75,17 +75,22 @@ function connectionFilter(context: Context): ConnectionFilter {
   const query = context.req.query();
   for (const key of Object.keys(query)) {
     if (!filterKeys.has(key))
-      throw new UsageError(`connections: no filter '${key}' (there is ${[...filterKeys].join(', ')})`);
+      throw new UsageError(`connections: there is no filter '${key}'; use ${[...filterKeys].join(', ')}`);
   }
   const { mode, ...rest } = query;
   if (mode === undefined) return rest;
   if (!isConnectionMode(mode))
-    throw new UsageError(`connections: no mode '${mode}' (there is carried, shortcut, plain)`);
+    throw new UsageError(`connections: there is no mode '${mode}'; use carried, shortcut or plain`);
   return { ...rest, mode };
 }
 
 function events(context: Context, streams: Set<EventStream>): Response {
-  if (streams.size >= MAX_EVENT_STREAMS) return refusal(context, 503, `events: ${MAX_EVENT_STREAMS} listen already`);
+  if (streams.size >= MAX_EVENT_STREAMS)
+    return refusal(
+      context,
+      503,
+      `events: ${MAX_EVENT_STREAMS} clients follow them already, which is the limit; try again later`,
+    );
   const stream = new EventStream({ onClose: () => streams.delete(stream) });
   streams.add(stream);
   return context.body(stream.body(), 200, { 'content-type': 'text/event-stream' });

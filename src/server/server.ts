@@ -1,4 +1,4 @@
-// The front door of a daemon or a backend: its control API on a unix socket and, where configured, on a local TCP address.
+// Serves the API of a daemon or a backend on a unix socket and, where configured, on a local TCP address.
 
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
@@ -15,7 +15,7 @@ const MAX_HEADER_BYTES = 8192;
 const MAX_CONNECTIONS = 256;
 const REQUEST_TIMEOUT_MS = 10_000;
 const DEFAULT_TIMEOUT_MS = 5000;
-/** For answers under way when the server closes. */
+/** How long answers may go on when the server closes. */
 const GRACE_MS = 500;
 
 /** Where an API is reached. */
@@ -41,7 +41,7 @@ interface BackendServerOptions extends ServerAddress, AnswerOptions {
 
 export interface ControlServer extends AsyncDisposable {
   readonly socketPath: string;
-  /** As `http://127.0.0.1:4791`; null without the TCP side. */
+  /** For example `http://127.0.0.1:4792`; null without a TCP listener. */
   readonly url: string | null;
   /** Removes the socket first, so that a successor can start. */
   close(): Promise<void>;
@@ -58,7 +58,7 @@ export async function startServer(options: ServerOptions): Promise<ControlServer
   });
 }
 
-/** The same of a backend. */
+/** The same for a backend. */
 export async function startBackendServer(options: BackendServerOptions): Promise<ControlServer> {
   const { status, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
   const app = (tcpHost?: string): Hono =>
@@ -82,7 +82,7 @@ async function serve(
     undo.defer(() => closeServer(tcp));
     url = urlOf(http.host, await listenTcp(tcp, http.host, http.port));
   }
-  // Last in, first out: listeners of events are let go before their servers wait for them.
+  // Undone first: event streams end before their servers wait for open connections.
   undo.defer(hangUp);
   const all = undo.move();
   const close = async (): Promise<void> => {

@@ -1,4 +1,4 @@
-// Where a daemon's control socket is, and which one a command means when nobody said.
+// Where a daemon's control socket is, and which daemon a command means when none is named.
 
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,16 +12,16 @@ const instancePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** What the user gave of it. */
+/** What the user gave on the command line. */
 export interface SocketChoice {
   readonly instance?: string;
   readonly socket?: string;
 }
 
-/** Of the daemon called `instance`. */
+/** The socket of the daemon called `instance`. */
 export function socketPathOf(instance: string, env: Env): string {
   if (!instancePattern.test(instance)) {
-    throw new UsageError(`instance '${instance}': expected letters, digits, '.', '_' and '-', at most 64`);
+    throw new UsageError(`invalid instance name "${instance}": use letters, digits, '.', '-', '_' (at most 64)`);
   }
   return join(runDirOf(env), `${instance}${suffix}`);
 }
@@ -55,7 +55,7 @@ function socketsIn(folder: string): readonly string[] {
       .map(({ name }) => name)
       .sort();
   } catch {
-    // Not there, or not for this user to read: the default's own error says more.
+    // It does not exist or may not be read; connecting to the default socket fails with a better error.
     return [];
   }
 }

@@ -7,17 +7,20 @@ import { basename, dirname, join } from 'node:path';
 import { MillraceError } from '../errors.ts';
 import { makeFolder } from '../system/index.ts';
 
-/** Of sockaddr_un, less the terminating zero. */
+/** The size of a path in sockaddr_un, less the terminating zero. */
 const MAX_PATH_BYTES = 107;
 const MAX_TRIES = 5;
 
-/** Listens; the returned function takes the name away again, unless another has it by then. */
+/** Listens. The returned function removes the name again, unless another process has it by then. */
 export async function listenUnix(server: Server, path: string): Promise<() => void> {
-  // Under a name of its own first: when it gets the well-known one, it is ready and has the right mode.
+  // The socket is made under a temporary name first, so that it has the right mode and listens when it gets its own.
   const made = join(dirname(path), `.${token()}`);
   const longest = [made, lockOf(path)].find((name) => Buffer.byteLength(name) > MAX_PATH_BYTES);
   if (longest !== undefined) {
-    throw new MillraceError('MILLRACE_ERR_USAGE', `listen on ${path}: the path is too long for a socket`);
+    throw new MillraceError(
+      'MILLRACE_ERR_USAGE',
+      `listen on ${path}: the path is too long for a unix socket; choose a shorter one`,
+    );
   }
   makeFolder(dirname(path));
   await listening(server, made, path);
@@ -36,7 +39,7 @@ export async function listenUnix(server: Server, path: string): Promise<() => vo
   }
 }
 
-/** `dead`: nobody listens any more. A backlog that is full, or a socket of another user, is somebody's. */
+/** `dead`: no process listens any more. A full backlog or a missing permission counts as alive. */
 export async function probeUnix(path: string): Promise<'alive' | 'dead' | 'none'> {
   const { promise, resolve } = Promise.withResolvers<'alive' | 'dead' | 'none'>();
   const socket = connect(path);
@@ -51,7 +54,7 @@ export async function probeUnix(path: string): Promise<'alive' | 'dead' | 'none'
   }
 }
 
-/** Under the name aside; errors tell of the one that it is to have. */
+/** Listens under the temporary name; errors name the final one. */
 async function listening(server: Server, made: string, path: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.once('error', reject);
@@ -66,20 +69,23 @@ async function listening(server: Server, made: string, path: string): Promise<vo
 }
 
 async function publish(made: string, path: string): Promise<void> {
-  // Fails when the name is taken, which rename(2) would not.
+  // link(2) fails when the name is taken, which rename(2) would not.
   for (let tries = 1; !tryLink(made, path); tries++) {
     if (tries === MAX_TRIES) throw alreadyRunning(path);
     if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === false) {
-      throw new MillraceError('MILLRACE_ERR_USAGE', `listen on ${path}: something has that name, and is no socket`);
+      throw new MillraceError(
+        'MILLRACE_ERR_USAGE',
+        `listen on ${path}: the file exists and is not a socket; remove it, or choose another path`,
+      );
     }
     await removeDead(made, path);
   }
 }
 
-/** One at a time, or a socket that was dead when it was looked at would be another's living one when it is removed. */
+/** Under a lock: otherwise another process could replace the dead socket between the probe and the removal. */
 async function removeDead(made: string, path: string): Promise<void> {
   const lock = lockOf(path);
-  // The lock is a second name of this daemon's socket: whoever finds it can tell whether its holder lives.
+  // The lock is a second name of this daemon's socket, so that others can probe whether its holder lives.
   if (!tryLink(made, lock)) {
     if ((await probeUnix(lock)) === 'alive') throw alreadyRunning(path);
     rmSync(lock, { force: true });

@@ -1,4 +1,4 @@
-// What a daemon tells of itself: plain data that the API serves, commands print and metrics count.
+// The status of a daemon: plain data that the API serves, commands print and metrics are made from.
 
 /** How a connection's bytes travel. `plain`: by the kernel's TCP, and `reason` says why. */
 export type ConnectionMode = 'carried' | 'shortcut' | 'plain';
@@ -10,7 +10,7 @@ export interface ConnectionStatus {
   /** `out`: a program of this host connected. `in`: a program of the peer's host did. */
   readonly direction: 'out' | 'in';
   readonly mode: ConnectionMode;
-  /** `opening`, `open`, `closing`; `-` of one that is left to TCP, which nobody follows. */
+  /** `opening`, `open`, `closing`; `-` when it is left to plain TCP, whose state is not followed. */
   readonly state: string;
   /** Why it is not carried; '' when it is. */
   readonly reason: string;
@@ -24,7 +24,7 @@ export interface ConnectionStatus {
   readonly pid: number;
   readonly bytesOut: number;
   readonly bytesIn: number;
-  /** Taken from the peer, and waiting for the program to read it. */
+  /** Bytes that came from the peer and wait for the program to read them. */
   readonly heldBytes: number;
   /** ms since the epoch. */
   readonly sinceMs: number;
@@ -45,16 +45,16 @@ export interface LinkStatus {
   readonly bytesIn: number;
   readonly recordsOut: number;
   readonly recordsIn: number;
-  /** WRITEs posted, work requests in them, notifications sent and received, times the lane slept. */
+  /** Batches of WRITEs posted; 0 on a link that writes in place. */
   readonly posts: number;
   readonly notificationsOut: number;
   readonly notificationsIn: number;
   readonly recoveries: number;
-  /** Of the outgoing ring: slots that the peer has not read yet, and how many there are. */
+  /** Slots of the outgoing ring that the peer has not confirmed as read, and all of its slots. */
   readonly slotsUsed: number;
   readonly slots: number;
   readonly heldBytes: number;
-  /** Of the last heartbeat; -1 before the first. */
+  /** Round trip of the last ping through the rings; -1 before the first. */
   readonly roundTripUs: number;
 }
 
@@ -92,20 +92,21 @@ export interface DaemonStatus {
   readonly pid: number;
   readonly startedMs: number;
   readonly state: 'starting' | 'ready' | 'draining';
-  /** What keeps it from being ready, in words; empty when it is. */
+  /** Why it is not ready, one reason an item; empty when it is. */
   readonly notReady: readonly string[];
   readonly cgroup: string;
   readonly rules: readonly string[];
   readonly peers: readonly PeerStatus[];
   readonly lanes: readonly LaneStatus[];
-  /** Connects by what the kernel's hook decided, by the verdicts' names (see steering). */
+  /** Connects by the verdict of the kernel's hook. */
   readonly verdicts: Readonly<Record<string, number>>;
   readonly counters: {
     readonly opened: number;
     readonly accepted: number;
     readonly refused: number;
     readonly resets: number;
-    readonly strangers: number;
+    /** Unsteered connections to the daemon's listener. */
+    readonly unsteered: number;
     readonly bytesOut: number;
     readonly bytesIn: number;
   };
@@ -113,14 +114,14 @@ export interface DaemonStatus {
   readonly cpuSeconds: number;
 }
 
-/** What stands behind the API. */
+/** Where the API takes its answers from. */
 export interface StatusSource {
   status(): Promise<DaemonStatus>;
-  /** Carried ones, those that took the shortcut as far as is known, and recent ones that were not carried, with the reason. */
+  /** Carried connections, and recent ones that were not carried or took the shortcut, with the reason. */
   connections(): Promise<readonly ConnectionStatus[]>;
   /** Why this connection is or is not carried: lines for people. */
   explain(which: string): Promise<readonly string[]>;
   reload(): Promise<readonly string[]>;
-  /** Breaks the transports to a peer, to show that they recover. Absent unless the daemon was started for such trials. */
+  /** Breaks the transports to a peer, to show that they recover. Absent unless MILLRACE_ALLOW_BREAK is 1. */
   readonly breakLinks?: ((peer: string) => Promise<readonly string[]>) | undefined;
 }

@@ -1,4 +1,4 @@
-// What the daemon tells while it runs: the names and payloads of its diagnostics channels. Logs, /v1/events and programs subscribe.
+// The events of a daemon: the names and payloads of its diagnostics channels. Logs, /v1/events and programs subscribe.
 
 import { type Channel, channel } from 'node:diagnostics_channel';
 import type { ConnectionMode, LinkState, PeerState } from './daemon-status.ts';
@@ -22,7 +22,7 @@ export interface LinkEvent {
 }
 
 export interface ConnectionEvent {
-  /** `refused`: the far end did not want it, or could not be reached. `plain`: it was left to the kernel's TCP. */
+  /** `refused`: the server refused it, or no peer that announced it could be reached. `plain`: it was left to plain TCP. */
   readonly what: 'opened' | 'closed' | 'refused' | 'plain';
   readonly local: string;
   readonly remote: string;
@@ -32,10 +32,10 @@ export interface ConnectionEvent {
   readonly wire: string;
   readonly command: string;
   readonly pid: number;
-  /** Of a closed one; 0 before. */
+  /** 0 until the connection is closed. */
   readonly bytesOut: number;
   readonly bytesIn: number;
-  /** Why it ended otherwise than in order, or is not carried; '' else. */
+  /** Why it did not end in order, or is not carried; '' otherwise. */
   readonly reason: string;
 }
 
@@ -46,7 +46,7 @@ interface ErrorEvent {
   readonly message: string;
   /** `MILLRACE_ERR_…` or the errno name; '' when there is none. */
   readonly code: string;
-  /** Whose doing it is; '' when no peer's. */
+  /** The peer that caused it; '' when none did. */
   readonly peer: string;
 }
 
@@ -54,7 +54,7 @@ export interface DaemonEvent {
   readonly what: 'starting' | 'ready' | 'not-ready' | 'reloaded' | 'draining' | 'stopped';
   readonly node: string;
   readonly instance: string;
-  /** One line for people, '' when the word says it all. */
+  /** One line for people, or ''. */
   readonly detail: string;
 }
 
@@ -87,7 +87,7 @@ export function publishLink(event: LinkEvent): void {
   if (channels.link.hasSubscribers) channels.link.publish(event);
 }
 
-/** There are thousands a second of these: ask before making the event. */
+/** There may be thousands of these a second: ask before making the event. */
 export function isConnectionHeard(): boolean {
   return channels.connection.hasSubscribers;
 }
@@ -106,7 +106,7 @@ export function publishDaemon(event: DaemonEvent): void {
 
 /** Calls `listener` for every event of a kind until it is disposed of. Disposing twice is harmless. */
 export function subscribe<K extends EventKind>(kind: K, listener: (event: DaemonEvents[K]) => void): Disposable {
-  // Only the publish functions above should publish on these channels, and they take nothing else.
+  // Only the functions above publish on these channels, so the message has the type of its kind.
   const heard = (message: unknown): void => listener(message as DaemonEvents[K]);
   channels[kind].subscribe(heard);
   return {

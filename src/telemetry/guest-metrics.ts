@@ -1,33 +1,35 @@
-// What Prometheus reads from a backend: every metric as a row that says how it follows from a BackendStatus. docs/metrics.md lists the same rows.
+// The metrics of a backend: each is a row that says how it follows from a BackendStatus. docs/metrics.md lists the same rows.
 
 import type { BackendStatus, GuestStatus } from '../status/index.ts';
 import { counter, exposition, gauge, type MetricSpec, one, type Sample } from './metric-spec.ts';
 
 type Spec = MetricSpec<BackendStatus>;
 
-/** Guests are told apart by number and process: what they call themselves is theirs to choose, and would make new time series. */
+/** Guests are told apart by their numbers: a name that a guest chose could make new time series without end. */
 function perGuest(value: (guest: GuestStatus) => number): Spec['read'] {
   return ({ guests }) => guests.map((guest): Sample => ({ labels: { guest: String(guest.id) }, value: value(guest) }));
 }
 
 export const guestMetricSpecs: readonly Spec[] = [
   gauge('millrace_backend_guests', [], 'Guests that are connected.', ({ guests }) => one(guests.length)),
-  gauge('millrace_backend_max_guests', [], 'How many there may be.', ({ maxGuests }) => one(maxGuests)),
-  counter('millrace_backend_accepted_total', [], 'Guests that were let in.', ({ accepted }) => one(accepted)),
-  counter('millrace_backend_refused_total', [], 'Guests that were turned away.', ({ refused }) => one(refused)),
-  counter('millrace_backend_dropped_total', [], 'Guests that were ended because they broke the rules.', (status) =>
+  gauge('millrace_backend_max_guests', [], 'Guests that may be connected at a time.', ({ maxGuests }) =>
+    one(maxGuests),
+  ),
+  counter('millrace_backend_accepted_total', [], 'Guests that were accepted.', ({ accepted }) => one(accepted)),
+  counter('millrace_backend_refused_total', [], 'Guests that were refused.', ({ refused }) => one(refused)),
+  counter('millrace_backend_dropped_total', [], 'Guests that were dropped because of a protocol error.', (status) =>
     one(status.dropped),
   ),
   counter(
     'millrace_guest_calls_total',
     ['guest'],
-    'Control calls of the guest.',
+    'Calls of the guest.',
     perGuest(({ counts }) => counts.calls),
   ),
   counter(
     'millrace_guest_failed_calls_total',
     ['guest'],
-    'Control calls that were answered with an error.',
+    'Calls that were answered with an error.',
     perGuest(({ counts }) => counts.failedCalls),
   ),
   counter(
@@ -45,7 +47,7 @@ export const guestMetricSpecs: readonly Spec[] = [
   counter(
     'millrace_guest_failed_completions_total',
     ['guest'],
-    'Completions of those that tell of a failure.',
+    'Completions with an error status.',
     perGuest(({ counts }) => counts.failedCompletions),
   ),
   gauge(
@@ -54,10 +56,14 @@ export const guestMetricSpecs: readonly Spec[] = [
     'Objects that the guest has.',
     perGuest(({ objects }) => objects),
   ),
-  gauge('millrace_guest_used', ['guest', 'kind'], 'What the guest has, by the names of the limits.', ({ guests }) =>
-    guests.flatMap(({ id, used }) =>
-      Object.entries(used).map(([kind, value]) => ({ labels: { guest: String(id), kind }, value })),
-    ),
+  gauge(
+    'millrace_guest_used',
+    ['guest', 'kind'],
+    'What the guest uses of its quota, by the names of the limits.',
+    ({ guests }) =>
+      guests.flatMap(({ id, used }) =>
+        Object.entries(used).map(([kind, value]) => ({ labels: { guest: String(id), kind }, value })),
+      ),
   ),
   counter(
     'millrace_guest_sleeps_total',
@@ -68,7 +74,7 @@ export const guestMetricSpecs: readonly Spec[] = [
   gauge(
     'millrace_guest_wait_seconds',
     ['guest'],
-    'What the guest’s thread waits for work, on average.',
+    'How long the guest’s thread waits for work, on average.',
     perGuest(({ averageWaitNs }) => averageWaitNs / 1e9),
   ),
   counter(

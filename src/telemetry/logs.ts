@@ -9,7 +9,7 @@ import { textLines } from './log-text.ts';
 type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
 
 export interface LogsOptions {
-  /** Default: `info`. Single connections are told at `debug` only. */
+  /** Default: `info`. Single connections are logged at `debug` only. */
   readonly level?: LogLevel;
   /** Default: `text` on a terminal, else `json`. */
   readonly format?: 'json' | 'text';
@@ -21,7 +21,7 @@ export interface LogsOptions {
 
 const STDERR = 2;
 
-/** Lives as long as the daemon; written at once, so that a process that ends suddenly leaves its last line. */
+/** Writes each line at once, so that a process that ends suddenly leaves its last line. */
 export class Logs implements Disposable {
   readonly logger: Logger;
   readonly #subscriptions = new DisposableStack();
@@ -64,7 +64,7 @@ export class Logs implements Disposable {
     this.close();
   }
 
-  /** A subscriber makes the daemon build an event per connection: be one only when they are written. */
+  /** A subscriber makes the daemon build an event for each connection, so this subscribes only while they are logged. */
   #followConnections(): void {
     this.#connections?.[Symbol.dispose]();
     const { logger } = this;
@@ -76,7 +76,7 @@ export class Logs implements Disposable {
 
 function stderrNow(): DestinationStream {
   const stream = pino.destination({ fd: STDERR, sync: true });
-  // A log nobody reads any more must not end the daemon.
+  // A log that nobody reads any more must not end the daemon.
   stream.on('error', () => {});
   return stream;
 }

@@ -41,7 +41,7 @@ export function gauge<Status = DaemonStatus>(
   return { name, type: 'gauge', labels, help, read };
 }
 
-/** The whole exposition. A registry per scrape: two scrapes at once never see each other's halves. */
+/** All metrics as text. Each scrape has a registry of its own, so that two at once do not mix. */
 export async function exposition<Status>(specs: readonly MetricSpec<Status>[], status: Status): Promise<string> {
   const registry = new Registry(prometheusContentType);
   for (const { name, type, labels: labelNames, help, read } of specs) {

@@ -1,4 +1,4 @@
-// What Prometheus reads: every metric as a row that says how it follows from a DaemonStatus. docs/metrics.md lists the same rows.
+// The metrics of a daemon: each is a row that says how it follows from a DaemonStatus. docs/metrics.md lists the same rows.
 
 import { type PrometheusContentType, prometheusContentType } from '@prometheus-io/client';
 import type { DaemonStatus } from '../status/index.ts';
@@ -13,7 +13,7 @@ const states = ['starting', 'ready', 'draining'] as const;
 const verdicts: ReadonlySet<string> = new Set(Object.keys(verdictWords));
 
 export const metricSpecs: readonly MetricSpec[] = [
-  gauge('millrace_info', ['node', 'instance', 'version'], 'Always 1; what runs, in the labels.', (status) => [
+  gauge('millrace_info', ['node', 'instance', 'version'], 'Always 1; the labels say what runs.', (status) => [
     { labels: { node: status.node, instance: status.instance, version: status.version }, value: 1 },
   ]),
   gauge('millrace_start_time_seconds', [], 'When the daemon started, since the epoch.', ({ startedMs }) =>
@@ -28,14 +28,12 @@ export const metricSpecs: readonly MetricSpec[] = [
   counter('millrace_cpu_seconds_total', [], 'CPU time of the whole daemon, user and system.', ({ cpuSeconds }) =>
     one(cpuSeconds),
   ),
-  gauge('millrace_resident_memory_bytes', [], 'Memory of the daemon that is in RAM.', ({ memory }) =>
-    one(memory.rssBytes),
-  ),
-  gauge('millrace_held_bytes', [], 'Taken from peers and not read by programs yet.', ({ memory }) =>
+  gauge('millrace_resident_memory_bytes', [], 'Resident memory of the daemon.', ({ memory }) => one(memory.rssBytes)),
+  gauge('millrace_held_bytes', [], 'Bytes that came from peers and that programs have not read yet.', ({ memory }) =>
     one(memory.heldBytes),
   ),
-  gauge('millrace_held_budget_bytes', [], 'How much may be held at most.', ({ memory }) => one(memory.budgetBytes)),
-  counter('millrace_connects_total', ['verdict'], 'Connects by what the kernel hook decided.', (status) =>
+  gauge('millrace_held_budget_bytes', [], 'Bytes that may be held at most.', ({ memory }) => one(memory.budgetBytes)),
+  counter('millrace_connects_total', ['verdict'], 'Connects by the verdict of the kernel hook.', (status) =>
     Object.entries(status.verdicts).map(([name, value]) => ({
       labels: { verdict: verdicts.has(name) ? name : 'other' },
       value,
@@ -44,34 +42,37 @@ export const metricSpecs: readonly MetricSpec[] = [
   counter(
     'millrace_connections_opened_total',
     [],
-    'Connections carried: of programs here to a peer, and of programs of a peer to servers here.',
+    'Connections carried: of clients on this host, and of clients on peers’ hosts to servers on this host.',
     ({ counters }) => one(counters.opened),
   ),
   counter(
     'millrace_connections_accepted_total',
     [],
-    'Connections of programs here that were steered to the daemon.',
+    'Connections of clients on this host that were accepted by the daemon.',
     ({ counters }) => one(counters.accepted),
   ),
   counter(
     'millrace_connections_refused_total',
     [],
-    'Connections that could not be carried, or whose server here could not be called.',
+    'Connections that could not be carried, or whose server on this host could not be connected to.',
     ({ counters }) => one(counters.refused),
   ),
   counter(
     'millrace_connections_reset_total',
     [],
-    'Connections that were reset before they were accepted.',
+    'Connections that their client reset before the daemon accepted them.',
     ({ counters }) => one(counters.resets),
   ),
-  counter('millrace_strangers_total', [], 'Callers that steering had not sent, turned away.', ({ counters }) =>
-    one(counters.strangers),
+  counter(
+    'millrace_unsteered_total',
+    [],
+    'Unsteered connections to the daemon’s listener, which were reset.',
+    ({ counters }) => one(counters.unsteered),
   ),
   counter('millrace_sent_bytes_total', [], 'Payload taken from programs and sent to peers.', ({ counters }) =>
     one(counters.bytesOut),
   ),
-  counter('millrace_received_bytes_total', [], 'Payload that came from peers for programs.', ({ counters }) =>
+  counter('millrace_received_bytes_total', [], 'Payload received from peers for programs.', ({ counters }) =>
     one(counters.bytesIn),
   ),
   ...laneSpecs(),
@@ -98,7 +99,7 @@ function laneSpecs(): readonly MetricSpec[] {
     counter(
       'millrace_lane_turns_total',
       ['lane'],
-      'Turns of the lane’s loop.',
+      'Turns of the lane’s event loop.',
       perLane(({ turns }) => turns),
     ),
     counter(
@@ -110,7 +111,7 @@ function laneSpecs(): readonly MetricSpec[] {
     gauge(
       'millrace_lane_held_bytes',
       ['lane'],
-      'Held by the lane for programs.',
+      'Bytes that the lane holds for slow programs.',
       perLane(({ heldBytes }) => heldBytes),
     ),
     counter(

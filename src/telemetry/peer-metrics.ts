@@ -1,4 +1,4 @@
-// What Prometheus reads of peers and of the links to them.
+// The metrics of peers and of the links to them.
 
 import type { LinkStatus, PeerStatus } from '../status/index.ts';
 import { counter, gauge, type Labels, type MetricSpec } from './metric-spec.ts';
@@ -96,19 +96,19 @@ export function linkMetrics(): readonly MetricSpec[] {
     counter(
       'millrace_link_sent_notifications_total',
       labels,
-      'Wake-ups sent to the peer.',
+      'Notifications and doorbells sent to the peer.',
       perLink(({ notificationsOut }) => notificationsOut),
     ),
     counter(
       'millrace_link_received_notifications_total',
       labels,
-      'Wake-ups that came from the peer.',
+      'Notifications and doorbells received from the peer.',
       perLink(({ notificationsIn }) => notificationsIn),
     ),
     counter(
       'millrace_link_recoveries_total',
       labels,
-      'Times the link was made anew under open connections.',
+      'Times the link got a new transport under open connections.',
       perLink(({ recoveries }) => recoveries),
     ),
     gauge(
@@ -126,13 +126,13 @@ export function linkMetrics(): readonly MetricSpec[] {
     gauge(
       'millrace_link_held_bytes',
       labels,
-      'Held for programs that read slowly.',
+      'Bytes held for slow programs.',
       perLink(({ heldBytes }) => heldBytes),
     ),
     gauge(
       'millrace_link_round_trip_seconds',
       labels,
-      'Of the last heartbeat; no sample before the first.',
+      'Round trip of the last heartbeat; there is no sample before the first.',
       ({ peers }) =>
         peers.flatMap(({ name, links }) =>
           links

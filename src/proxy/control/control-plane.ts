@@ -4,17 +4,17 @@ import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, ProtocolError } from '../../errors.ts';
 import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial } from '../../tls/index.ts';
-import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
 import { type Caller, ControlServer } from './control-server.ts';
-import type {
-  ControlAddress,
-  ControlPeer,
-  ControlPlaneOptions,
-  ControlSecurity,
-  HeartbeatSpec,
-  PeerHello,
+import {
+  type ControlAddress,
+  type ControlPeer,
+  type ControlPlaneOptions,
+  type ControlSecurity,
+  type HeartbeatSpec,
+  MAX_ENDPOINTS_PER_PEER,
+  type PeerHello,
 } from './control-spec.ts';
 import { ErrorThrottle } from './error-throttle.ts';
 import { Handshake } from './handshake.ts';

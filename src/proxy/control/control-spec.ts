@@ -8,6 +8,9 @@ import type { ControlSecurity } from '../../tls/index.ts';
 export type { HeartbeatSpec } from '../../json-lines/index.ts';
 export type { ControlSecurity } from '../../tls/index.ts';
 
+/** A peer that announces more listeners than this breaks the protocol. */
+export const MAX_ENDPOINTS_PER_PEER = 16_384;
+
 export interface ControlAddress {
   readonly host: string;
   readonly port: number;

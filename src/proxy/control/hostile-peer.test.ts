@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { describe, test } from 'node:test';
-import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
 import { MAX_WAITING } from './control-server.ts';
+import { MAX_ENDPOINTS_PER_PEER } from './control-spec.ts';
 import { freePort, Party, peer, until } from './fixtures/party.ts';
 import { helloLine, Parrot, Stranger } from './fixtures/stranger.ts';
 import { makeNonce } from './handshake.ts';

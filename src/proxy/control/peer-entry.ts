@@ -1,10 +1,9 @@
 // One peer of a control plane: its address, who dials it, its one connection, and the listeners announced on that.
 
 import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
-import { MAX_ENDPOINTS_PER_PEER } from './announced-table.ts';
 import type { ControlConnection } from './control-connection.ts';
 import type { PeerMessage } from './control-protocol.ts';
-import type { ControlHandlers, ControlPeer, PeerHello } from './control-spec.ts';
+import { type ControlHandlers, type ControlPeer, MAX_ENDPOINTS_PER_PEER, type PeerHello } from './control-spec.ts';
 import type { PeerDialer } from './peer-dialer.ts';
 
 export class PeerEntry {

@@ -115,7 +115,7 @@ export class ProxyWorld extends World implements CarryingWorld {
     const both = Object.values(this.daemons);
     for (const daemon of both) {
       const { counters } = await daemon.status();
-      assert.equal(counters.strangers, 0, 'connections came to a daemon that nobody steered');
+      assert.equal(counters.unsteered, 0, 'connections came to a daemon that nobody steered');
     }
     await Promise.all(both.map((daemon) => daemon.stop()));
     for (const daemon of both) {

@@ -191,7 +191,7 @@ describe('rules decide which connections are carried', { concurrency: false }, (
       socket.on('error', ({ code }) => console.log(code)).on('end', () => console.log('end'))`;
     assert.equal((await succeed(world.a, process.execPath, ['-e', connect])).trim(), 'ECONNRESET');
     const { counters } = await daemon.status();
-    assert.equal(counters.strangers, before.strangers + 1);
+    assert.equal(counters.unsteered, before.unsteered + 1);
     assert.equal(counters.opened, before.opened);
   });
 
