@@ -26,7 +26,7 @@ function assertProblem(text: string, expected: RegExp): void {
 describe('a config that is not YAML', () => {
   test('is refused with the place', () => {
     for (const [text, expected] of [
-      ['node: [a', /^c\.yaml:1:\d+: is not YAML: .*; mind the indentation/],
+      ['node: [a', /^c\.yaml:1:\d+: is not YAML: .*; check the indentation/],
       ['node: a\nnode: b', /^c\.yaml:2:1: this key is there twice/],
       ['node: a\n---\nnode: b', /^c\.yaml:2:\d+: a second document/],
       ['\tnode: a', /^c\.yaml:1:1: is not YAML/],
