@@ -2,6 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Accept, LinkMessage } from './handshake.ts';
+import { LAYOUT_VERSION } from './region-layout.ts';
 import { kindOf, messageOf, Session } from './session.ts';
 
 /** So many failures of a device in a row, and the next one is tried. */
@@ -49,6 +50,7 @@ export class DialingSession extends Session {
     this.awaitAnswer(true);
     const isSent = this.say({
       kind: 'offer',
+      layout: LAYOUT_VERSION,
       session: this.sessionId,
       isResumed,
       attempt: this.attempt,

@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { UsageError } from '../errors.ts';
+import { ProtocolError } from '../errors.ts';
 import { Joined } from './fixtures/joined.ts';
-import { decodeLinkMessage, encodeLinkMessage } from './handshake.ts';
+import { linkProtocol } from './handshake.ts';
 
 type Fields = Record<string, unknown>;
 
@@ -37,16 +37,16 @@ function pathsOf(value: unknown, prefix = ''): string[] {
 
 describe('a message of a handshake', () => {
   const protocolErrors: readonly [string, Fields, RegExp][] = [
-    ['of no kind', {}, /attempt is not a whole number/],
-    ['of an unknown kind', { kind: 'offers', attempt: 1 }, /unknown kind/],
-    ['with another layout', changed(offer, 'layout', 1), /layout 1 of the rings; this side has 2/],
-    ['without a session', changed(offer, 'session', 'me'), /session without a name/],
-    ['with a wire that is none', changed(offer, 'wire', '../x'), /wire without a name/],
-    ['neither new nor resumed', changed(offer, 'isResumed', 1), /neither new nor resumed/],
+    ['of no kind', {}, /its kind is missing; expected offer or accept/],
+    ['of an unknown kind', { kind: 'offers', attempt: 1 }, /its kind is "offers"/],
+    ['with another layout', changed(offer, 'layout', 1), /layout is 1; expected 2/],
+    ['without a session', changed(offer, 'session', 'me'), /session is "me"; expected 32 hex/],
+    ['with a wire that is none', changed(offer, 'wire', '../x'), /wire is "..\/x"; expected the name/],
+    ['neither new nor resumed', changed(offer, 'isResumed', 1), /isResumed is 1; expected true or false/],
     ['with slots that are no power of two', changed(offer, 'geometry.slots', 1000), /ring of 1000 slots/],
     ['with a ring of 64 GiB', changed(changed(offer, 'geometry.slots', 2 ** 24), 'geometry.slotBytes', 4096), /1 GiB/],
     ['with records as long as the ring', changed(offer, 'geometry.maxRecordSlots', 1024), /records of 1024 slots/],
-    ['with no queue pairs', changed(offer, 'transport.qps', []), /2 to 17 queue pairs/],
+    ['with no queue pairs', changed(offer, 'transport.qps', []), /qps is a list of .*; expected a list of 2 to 17/],
     [
       'with a thousand queue pairs',
       changed(
@@ -54,34 +54,47 @@ describe('a message of a handshake', () => {
         'transport.qps',
         Array.from({ length: 1000 }, () => 0),
       ),
-      /2 to 17 queue pairs/,
+      /qps is a list of .*; expected a list of 2 to 17/,
     ],
-    ['with a region past 2^53', changed(offer, 'transport.region.address', 2 ** 53 - 2), /ends past 2\^53/],
-    ['with a negative position', changed(accept, 'read.position', -1), /position is not a whole number/],
-    ['with a position past 2^32', changed(accept, 'read.position', 2 ** 32), /position is not a whole number/],
-    ['with a rejection of no kind', { kind: 'reject', attempt: 1, code: 'never' }, /rejection of an unknown kind/],
+    ['with a region past 2^53', changed(offer, 'transport.region.address', 2 ** 53 - 2), /ends below 2\^53/],
+    [
+      'with a negative position',
+      changed(accept, 'read.position', -1),
+      /read.position is -?\d+; expected 0 to 4294967295/,
+    ],
+    [
+      'with a position past 2^32',
+      changed(accept, 'read.position', 2 ** 32),
+      /read.position is -?\d+; expected 0 to 4294967295/,
+    ],
+    [
+      'with a rejection of no kind',
+      { kind: 'reject', attempt: 1, code: 'never' },
+      /code is "never"; expected session or device/,
+    ],
   ];
   for (const [name, body, message] of protocolErrors) {
     test(`${name} is refused with the reason`, () => {
       assert.throws(
-        () => decodeLinkMessage(body),
-        (error) => error instanceof UsageError && message.test(error.message),
+        () => linkProtocol.decode(body),
+        (error) => error instanceof ProtocolError && message.test(error.message),
       );
     });
   }
 
   test('comes out as it went in', () => {
     for (const body of [offer, accept]) {
-      const again = JSON.parse(JSON.stringify(encodeLinkMessage(decodeLinkMessage(body)))) as Fields;
+      const again = JSON.parse(JSON.stringify(linkProtocol.encode(linkProtocol.decode(body)))) as Fields;
       assert.deepEqual(again, body);
     }
   });
 
   test('a reason is short, of one line, and plain text', () => {
     const reason = `\u001b[31m${'x'.repeat(1000)}\n`;
-    const heard = decodeLinkMessage({ kind: 'closed', attempt: 1, reason });
+    const heard = linkProtocol.decode({ kind: 'closed', attempt: 1, reason });
     assert.ok(heard.kind === 'closed' && heard.reason.length <= 200 && /^[\x20-\x7e]*$/.test(heard.reason));
-    assert.doesNotThrow(() => decodeLinkMessage({ kind: 'broken', attempt: 1, reason: { toString: 1, valueOf: 1 } }));
+    const odd = { kind: 'broken', attempt: 1, reason: { toString: 1, valueOf: 1 } };
+    assert.throws(() => linkProtocol.decode(odd), /reason is an object; expected a text/);
   });
 
   test('whatever else is said is either heard or refused, and nothing else happens', () => {
@@ -93,9 +106,9 @@ describe('a message of a handshake', () => {
           isKind ? { kind: 'reject', attempt: value } : { [path]: value },
         ]) {
           try {
-            decodeLinkMessage(body);
+            linkProtocol.decode(body);
           } catch (error) {
-            assert.ok(error instanceof UsageError, String(error));
+            assert.ok(error instanceof ProtocolError, String(error));
             assert.ok(error.message.length < 400);
           }
         }
@@ -109,7 +122,7 @@ describe('a session that hears', () => {
   test('nonsense: a protocol error, and what is up stays up', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
     joined.acceptor.sessions[0]?.hear({ kind: 'offer', attempt: -1 });
-    assert.match(joined.acceptor.protocolErrors[0] ?? '', /invalid handshake: attempt is not/);
+    assert.match(joined.acceptor.protocolErrors[0] ?? '', /link message: .* is missing/);
     assert.equal(joined.acceptor.sessions[0]?.link?.isUp, true);
   });
 

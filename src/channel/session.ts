@@ -1,11 +1,11 @@
 // A session: keeps a link connected, by one transport after the other, and gives up in time. The dialing side offers transports, the
 // accepting side takes them.
 
-import { UsageError } from '../errors.ts';
+import { ProtocolError } from '../errors.ts';
 import type { Watched } from '../loop/index.ts';
 import { monotonicNs, pollEvents, type Socket } from '../native/index.ts';
 import type { Device } from '../verbs/index.ts';
-import { type Accept, decodeLinkMessage, encodeLinkMessage, type LinkMessage } from './handshake.ts';
+import { type Accept, type LinkMessage, linkProtocol } from './handshake.ts';
 import { Link, type LinkEvents, type LinkHost, type LinkOptions, type ReadState } from './link.ts';
 import type { LinkContext } from './link-context.ts';
 import { regionBytes } from './region-layout.ts';
@@ -147,10 +147,10 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   hear(body: object): void {
     let message: LinkMessage;
     try {
-      message = decodeLinkMessage(body);
+      message = linkProtocol.decode(body);
     } catch (error) {
-      if (!(error instanceof UsageError)) throw error;
-      this.host.onProtocolError(`invalid handshake: ${error.message}`);
+      if (!(error instanceof ProtocolError)) throw error;
+      this.host.onProtocolError(error.message);
       return;
     }
     if (message.kind !== 'offer' && message.attempt !== this.attempt) return;
@@ -352,7 +352,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   }
 
   protected say(message: LinkMessage): boolean {
-    return this.host.send(encodeLinkMessage(message));
+    return this.host.send(linkProtocol.encode(message));
   }
 
   #setState(state: SessionState, reason: string): void {

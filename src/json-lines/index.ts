@@ -5,6 +5,7 @@ export { Heartbeat, type HeartbeatSpec } from './heartbeat.ts';
 export { type LineOptions, readLine, writeLine } from './line.ts';
 export { LineBudget } from './line-budget.ts';
 export { LineSplitter, MAX_LINE_BYTES } from './line-splitter.ts';
+export { isOfKind, readMessage, unexpected, writeMessage } from './message.ts';
 export { type MessageOf, Protocol } from './protocol.ts';
 export {
   boolean,

@@ -3,15 +3,25 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
+import { linkProtocol } from '../channel/handshake.ts';
 import { MillraceError, ProtocolError } from '../errors.ts';
 import { controlProtocol } from '../proxy/control/control-protocol.ts';
+import { transferProtocol } from '../transfer/protocol.ts';
+import { qpProtocol } from '../verbs/endpoint/qp-endpoint.ts';
+import { vortexProtocol } from '../vortex/net/protocol.ts';
 import { mutations, wireMessages } from './fixtures/arbitrary.ts';
 import { LineSplitter, MAX_LINE_BYTES } from './line-splitter.ts';
 import type { MessageTable, Protocol } from './protocol.ts';
 
-const protocols: readonly Protocol<MessageTable>[] = [controlProtocol];
+const protocols: readonly Protocol<MessageTable>[] = [
+  controlProtocol,
+  linkProtocol,
+  qpProtocol,
+  vortexProtocol,
+  transferProtocol,
+];
 
-const often = { numRuns: 500 };
+const often = { numRuns: 200 };
 
 /** What comes is refused in one short line, or it is a message that could be sent as it is. */
 function checkBorder(protocol: Protocol<MessageTable>, value: unknown): void {

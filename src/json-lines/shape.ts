@@ -199,12 +199,12 @@ export function objectOf(value: unknown, name: string): JsonObject {
 
 /** `prefix` comes before the names of fields in messages. */
 export function decodeFields<F extends Fields>(fields: F, value: JsonObject, prefix: string): ValuesOf<F> {
+  const decoded = Object.entries(fields).map(([key, shape]) => [key, shape.decode(value[key], `${prefix}${key}`)]);
   for (const key of Object.keys(value)) {
     if (!Object.hasOwn(fields, key)) {
       throw new ProtocolError(`${prefix}${printable(key, MAX_SHOWN_LENGTH)} is no field of it`);
     }
   }
-  const decoded = Object.entries(fields).map(([key, shape]) => [key, shape.decode(value[key], `${prefix}${key}`)]);
   return Object.fromEntries(decoded) as ValuesOf<F>;
 }
 

@@ -2,7 +2,7 @@
 
 import { UsageError } from '../errors.ts';
 import type { Mr } from '../verbs/index.ts';
-import type { BufferCard } from './protocol.ts';
+import type { BufferOffer } from './protocol.ts';
 import { Uses } from './uses.ts';
 
 /** A buffer as transfers name it, here or elsewhere. */
@@ -73,13 +73,13 @@ export class RemoteBuffer implements DmaBuffer {
   readonly uses = new Uses();
   isFreed = false;
 
-  constructor(nodeId: number, card: BufferCard) {
-    this.id = card.id;
-    this.name = card.name;
+  constructor(nodeId: number, { id, name, region }: BufferOffer) {
+    this.id = id;
+    this.name = name;
     this.nodeId = nodeId;
-    this.sizeBytes = card.sizeBytes;
-    this.address = card.address;
-    this.rkey = card.rkey;
+    this.sizeBytes = region.sizeBytes;
+    this.address = region.address;
+    this.rkey = region.rkey;
   }
 }
 

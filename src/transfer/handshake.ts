@@ -1,16 +1,16 @@
-// How two nodes meet on a socket: who are you, welcome, and the queue pairs modifyToRts.
+// How two nodes connect on a socket: two hellos, two welcomes, and then their QPs.
 
 import type { Socket } from 'node:net';
 import { MillraceError } from '../errors.ts';
-import { readLine, writeLine } from '../json-lines/index.ts';
+import { readMessage, unexpected, writeMessage } from '../json-lines/index.ts';
 import { connectQp, type Qp } from '../verbs/index.ts';
-import { bodyOf, MAX_LINE_BYTES, type Message, messageOf } from './protocol.ts';
+import { MAX_LINE_BYTES, type Message, transferProtocol } from './protocol.ts';
 
 export interface MeetOptions {
   readonly ownId: number;
   readonly qp: Qp;
   readonly signal: AbortSignal;
-  /** Why that node cannot be taken, or undefined. Called again when the QPs are connected: time has passed. */
+  /** Why that node cannot be accepted, or undefined. Called again when the QPs are connected: time has passed. */
   readonly objection: (nodeId: number) => string | undefined;
 }
 
@@ -18,8 +18,8 @@ export interface MeetOptions {
 export async function meet(socket: Socket, options: MeetOptions): Promise<number> {
   const { ownId, qp, signal, objection } = options;
   const next = async (): Promise<Message> => {
-    const message = messageOf(await readLine(socket, { signal, maxBytes: MAX_LINE_BYTES }));
-    if (message.kind === 'bye') throw failed(`it said no: ${message.reason}`);
+    const message = await readMessage(socket, transferProtocol, { signal, maxBytes: MAX_LINE_BYTES });
+    if (message.kind === 'bye') throw failed(`it refused: ${message.reason}`);
     return message;
   };
   const check = (nodeId: number): void => {
@@ -29,19 +29,20 @@ export async function meet(socket: Socket, options: MeetOptions): Promise<number
   // Between two lines nobody else listens; the next read tells what happened.
   socket.on('error', () => {});
   try {
-    writeLine(socket, bodyOf({ kind: 'hello', node: ownId }));
+    writeMessage(socket, transferProtocol, { kind: 'hello', node: ownId });
     const hello = await next();
-    if (hello.kind !== 'hello') throw failed('it did not begin with a hello');
+    if (hello.kind !== 'hello') throw unexpected(hello, 'hello');
     check(hello.node);
-    writeLine(socket, bodyOf({ kind: 'welcome', node: hello.node }));
+    writeMessage(socket, transferProtocol, { kind: 'welcome', node: hello.node });
     const welcome = await next();
-    if (welcome.kind !== 'welcome' || welcome.node !== ownId) throw failed('it welcomed somebody else');
+    if (welcome.kind !== 'welcome') throw unexpected(welcome, 'welcome');
+    if (welcome.node !== ownId) throw failed(`it welcomed node ${welcome.node}, and this is node ${ownId}`);
     await connectQp(socket, qp, { signal });
     check(hello.node);
     return hello.node;
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    socket.end(`${JSON.stringify(bodyOf({ kind: 'bye', reason }))}\n`);
+    socket.end(transferProtocol.line({ kind: 'bye', reason }));
     throw error;
   }
 }

@@ -3,6 +3,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect as connectTo, createServer, type Server, type Socket } from 'node:net';
 import { MillraceError, UsageError } from '../errors.ts';
+import { WaitingRoom } from '../json-lines/index.ts';
 import { copyMemory } from '../native/index.ts';
 import { access, type CompletionChannel, type Device, openDevice, type Pd } from '../verbs/index.ts';
 import { checkRange, type DmaBuffer, LocalBuffer, RemoteBuffer } from './buffer.ts';
@@ -19,7 +20,7 @@ export interface LibraryOptions {
   readonly nodeId: number;
   /** The RDMA device, or its name. One that is given open stays the caller's. */
   readonly device: string | Device;
-  /** Where other nodes may call. Whoever reaches this address may use all buffers: keep it on a trusted network. */
+  /** Where other nodes may connect. Whoever reaches this address may use all buffers: keep it on a trusted network. */
   readonly listen?: { readonly host?: string; readonly port?: number };
   /** How long a node may take to give back a buffer that is freed, before it is cut off. */
   readonly freeTimeoutMs?: number;
@@ -41,9 +42,9 @@ export interface NodeAddress {
 }
 
 const MAX_NODES = 256;
-/** Nodes that are just meeting. */
-const MAX_STRANGERS = 32;
-const MEET_MS = 10_000;
+/** Connections whose node is not known yet. */
+const MAX_WAITING = 32;
+const CONNECT_MS = 10_000;
 const everything = access.localWrite | access.remoteWrite | access.remoteRead;
 
 export class TransferLibrary implements AsyncDisposable {
@@ -60,9 +61,9 @@ export class TransferLibrary implements AsyncDisposable {
   readonly #buffers = new Map<number, LocalBuffer>();
   readonly #transfers = new TransferTable();
   readonly #closing = new AbortController();
-  #strangers = 0;
+  readonly #room = new WaitingRoom({ maxWaiting: MAX_WAITING, helloMs: CONNECT_MS });
 
-  /** Initialises: opens the device, and listens where other nodes may call. */
+  /** Initialises: opens the device, and listens for other nodes. */
   static async open(options: LibraryOptions): Promise<TransferLibrary> {
     checkNodeId(options.nodeId);
     const { listen } = options;
@@ -90,7 +91,7 @@ export class TransferLibrary implements AsyncDisposable {
     this.#undo = undo.move();
   }
 
-  /** Where other nodes call this one. */
+  /** Where other nodes connect to this one. */
   get address(): NodeAddress | undefined {
     const address = this.#server?.address() as AddressInfo | string | null | undefined;
     return typeof address === 'object' && address !== null ? { host: address.address, port: address.port } : undefined;
@@ -105,15 +106,19 @@ export class TransferLibrary implements AsyncDisposable {
     return [...this.#buffers.values()];
   }
 
-  /** Calls another node. One of the two does it. */
+  /** Connects to another node. One of the two does it. */
   async connect(address: NodeAddress, options: { readonly signal?: AbortSignal } = {}): Promise<TransferNode> {
     this.#checkOpen();
-    const signals = [this.#closing.signal, AbortSignal.timeout(MEET_MS), ...(options.signal ? [options.signal] : [])];
+    const signals = [
+      this.#closing.signal,
+      AbortSignal.timeout(CONNECT_MS),
+      ...(options.signal ? [options.signal] : []),
+    ];
     const signal = AbortSignal.any(signals);
     const socket = connectTo(address);
     try {
       await once(socket, 'connect', { signal });
-      return await this.#meet(socket, signal);
+      return await this.#connectNode(socket, signal);
     } catch (error) {
       socket.destroySoon();
       const reason = error instanceof Error ? error.message : String(error);
@@ -216,21 +221,24 @@ export class TransferLibrary implements AsyncDisposable {
   }
 
   #accept(socket: Socket): void {
-    if (this.#strangers >= MAX_STRANGERS) {
+    const late = new AbortController();
+    const guest = this.#room.enter((reason) => late.abort(new TransferError('closed', 0, reason)));
+    if (guest === undefined) {
       socket.destroy();
       return;
     }
-    this.#strangers++;
-    const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(MEET_MS)]);
-    const over = (): void => void this.#strangers--;
-    this.#meet(socket, signal).then(over, () => {
-      over();
-      // It was told why; nobody here waits for it.
-      socket.destroySoon();
-    });
+    const signal = AbortSignal.any([this.#closing.signal, late.signal]);
+    this.#connectNode(socket, signal).then(
+      () => guest.leave(),
+      () => {
+        guest.leave();
+        // It was told why; nobody here waits for it.
+        socket.destroySoon();
+      },
+    );
   }
 
-  async #meet(socket: Socket, signal: AbortSignal): Promise<TransferNode> {
+  async #connectNode(socket: Socket, signal: AbortSignal): Promise<TransferNode> {
     socket.setNoDelay(true);
     socket.setKeepAlive(true, 5000);
     let node: TransferNode | undefined;

@@ -1,11 +1,12 @@
 // Another node, as long as it is connected: its buffers, what it knows of ours, and the transfers to and from it.
 
 import type { Socket } from 'node:net';
-import { MillraceError, UsageError } from '../errors.ts';
-import { readLine } from '../json-lines/index.ts';
+import { MillraceError, ProtocolError } from '../errors.ts';
+import { readMessage, unexpected, writeMessage } from '../json-lines/index.ts';
 import { type LocalBuffer, RemoteBuffer } from './buffer.ts';
 import type { Engine } from './engine.ts';
-import { bodyOf, checkOwner, MAX_BUFFERS, MAX_LINE_BYTES, type Message, messageOf } from './protocol.ts';
+import { nodeIdOf } from './ids.ts';
+import { type BufferOffer, MAX_BUFFERS, MAX_LINE_BYTES, type Message, transferProtocol } from './protocol.ts';
 
 /** A node that does not read what it is told is cut off at this. */
 const MAX_UNREAD_BYTES = 1 << 20;
@@ -64,9 +65,8 @@ export class TransferNode {
     if (this.isGone) return;
     const rkey = buffer.mr.grant(this.engine.qp);
     this.#offers.set(buffer, { rkey, freed: Promise.withResolvers(), isAsked: false });
-    const { id, name, sizeBytes } = buffer;
-    const { address } = buffer.mr;
-    this.#send({ kind: 'buffer', card: { id, ...(name !== undefined && { name }), address, rkey, sizeBytes } });
+    const { id, name, mr } = buffer;
+    this.#send({ kind: 'buffer', id, name, region: mr.remote(rkey) });
   }
 
   /** Resolves when it uses the buffer no more: it said so, or it was cut off because it did not say so in time. */
@@ -88,7 +88,7 @@ export class TransferNode {
   close(why = 'this node closed the connection'): void {
     if (this.isGone) return;
     this.#goneWhy = why;
-    this.#socket.end(`${JSON.stringify(bodyOf({ kind: 'bye', reason: why }))}\n`);
+    this.#socket.end(transferProtocol.line({ kind: 'bye', reason: why }));
     // What the other still has to say is of no interest; without this an unread byte would hold the socket open.
     this.#socket.resume();
     this.#socket.setTimeout(1000, () => this.#socket.destroy());
@@ -104,20 +104,18 @@ export class TransferNode {
 
   async #listen(): Promise<void> {
     try {
-      while (!this.isGone) this.#receive(messageOf(await readLine(this.#socket, { maxBytes: MAX_LINE_BYTES })));
+      const limits = { maxBytes: MAX_LINE_BYTES };
+      while (!this.isGone) this.#receive(await readMessage(this.#socket, transferProtocol, limits));
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      this.close(error instanceof UsageError ? `it sent ${reason}` : reason);
+      this.close(error instanceof Error ? error.message : String(error));
     }
   }
 
   #receive(message: Message): void {
     switch (message.kind) {
-      case 'buffer': {
-        checkOwner(message.card, this.id);
-        this.#learn(new RemoteBuffer(this.id, message.card));
+      case 'buffer':
+        this.#learn(message);
         return;
-      }
       case 'free':
         void this.#giveBack(message.id);
         return;
@@ -128,13 +126,15 @@ export class TransferNode {
         this.close(`it said: ${message.reason}`);
         return;
       default:
-        throw new UsageError(`a ${message.kind} when both were connected already`);
+        throw unexpected(message, 'buffer, free, freed or bye');
     }
   }
 
-  #learn(buffer: RemoteBuffer): void {
-    if (this.#buffers.has(buffer.id)) throw new UsageError(`buffer ${buffer.id} twice`);
-    if (this.#buffers.size >= MAX_BUFFERS) throw new UsageError(`more than ${MAX_BUFFERS} buffers`);
+  #learn(offer: BufferOffer): void {
+    if (nodeIdOf(offer.id) !== this.id) throw new ProtocolError(`it offered buffer ${offer.id}, which is not its own`);
+    if (this.#buffers.has(offer.id)) throw new ProtocolError(`it offered buffer ${offer.id} twice`);
+    if (this.#buffers.size >= MAX_BUFFERS) throw new ProtocolError(`it offered more than ${MAX_BUFFERS} buffers`);
+    const buffer = new RemoteBuffer(this.id, offer);
     this.#buffers.set(buffer.id, buffer);
     if (buffer.name === undefined) return;
     this.#names.set(buffer.name, buffer);
@@ -161,12 +161,12 @@ export class TransferNode {
       offer.freed.resolve();
       return;
     }
-    throw new UsageError(`that buffer ${id} is freed, which nobody asked for`);
+    throw new ProtocolError(`it freed buffer ${id}, which nobody asked for`);
   }
 
   #send(message: Message): void {
     if (this.isGone) return;
-    this.#socket.write(`${JSON.stringify(bodyOf(message))}\n`);
+    writeMessage(this.#socket, transferProtocol, message);
     if (this.#socket.writableLength > MAX_UNREAD_BYTES) this.close('it does not read what it is told');
   }
 }

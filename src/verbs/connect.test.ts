@@ -3,7 +3,15 @@ import { duplexPair } from 'node:stream';
 import { describe, test } from 'node:test';
 import { readLine, writeLine } from '../json-lines/line.ts';
 import { paperDevice } from './fixtures/paper-device.ts';
-import { access, connectQp, decodeQpEndpoint, localQpEndpoint, modifyToRts, type Qp } from './index.ts';
+import {
+  access,
+  connectQp,
+  decodeQpEndpoint,
+  encodeQpEndpoint,
+  localQpEndpoint,
+  modifyToRts,
+  type Qp,
+} from './index.ts';
 
 function paperQp(): Qp {
   const device = paperDevice();
@@ -30,23 +38,28 @@ describe('connecting a QP', () => {
     await assert.rejects(connectQp(duplexPair()[0], qp, { regions }), { message: /ring allows no remote access/ });
   });
 
-  test('a peer that goes away, talks nonsense, keeps its regions to itself or never gets ready is an error', async () => {
-    const cases: [string, (there: ReturnType<typeof duplexPair>[0]) => void, RegExp][] = [
+  test('a peer that goes away, breaks the protocol, keeps its regions to itself or never gets ready is an error', async () => {
+    const cases: [string, (there: ReturnType<typeof duplexPair>[0]) => void, RegExp, string?][] = [
       ['goes', (there) => void there.end(), /closed the connection/],
-      ['nonsense', (there) => void there.write('{"v":1}\n'), /makes no sense: gid missing/],
+      [
+        'nonsense',
+        (there) => void there.write('{"millrace":"qp","version":2}\n'),
+        /qp message: qpNumber is missing/,
+        'PROTOCOL',
+      ],
       ['no ring', (there) => writeLine(there, encoded()), /does not offer the region ring/],
     ];
-    for (const [, misbehave, message] of cases) {
+    for (const [, misbehave, message, code = 'FAILED'] of cases) {
       const [here, there] = duplexPair();
       const connecting = connectQp(here, paperQp(), { expect: ['ring'] });
       misbehave(there);
-      await assert.rejects(connecting, { code: 'MILLRACE_ERR_FAILED', message });
+      await assert.rejects(connecting, { code: `MILLRACE_ERR_${code}`, message });
     }
     const [here, there] = duplexPair();
     const connecting = connectQp(here, paperQp());
     writeLine(there, encoded());
-    writeLine(there, { ready: 'perhaps' });
-    await assert.rejects(connecting, { message: /did not say that it is ready/ });
+    writeLine(there, { kind: 'ready', qpNumber: 'perhaps' });
+    await assert.rejects(connecting, { message: /qpNumber is "perhaps"/ });
   });
 
   test('an abort ends the wait', async () => {
@@ -78,7 +91,7 @@ describe('connecting a QP', () => {
     assert.equal(here.listenerCount('error') + here.listenerCount('readable'), 0);
   });
 
-  test('nobody is ready before the other side has climbed, too', async () => {
+  test('nobody is ready before the other side is in RTS, too', async () => {
     const [here, there] = duplexPair();
     const [one, other] = [paperQp(), paperQp()];
     let isConnected = false;
@@ -88,15 +101,15 @@ describe('connecting a QP', () => {
     const remote = decodeQpEndpoint(await readLine(there));
     other.init();
     const local = localQpEndpoint(other);
-    writeLine(there, { v: 1, ...local });
-    assert.deepEqual(await readLine(there), { ready: one.number });
+    writeLine(there, encodeQpEndpoint(local));
+    assert.deepEqual(await readLine(there), { kind: 'ready', qpNumber: one.number });
     assert.equal(isConnected, false);
     modifyToRts(other, local, remote);
-    writeLine(there, { ready: other.number });
+    writeLine(there, { kind: 'ready', qpNumber: other.number });
     await connecting;
   });
 });
 
 function encoded(): object {
-  return { v: 1, ...localQpEndpoint(paperQp()) };
+  return encodeQpEndpoint(localQpEndpoint(paperQp()));
 }

@@ -1,11 +1,12 @@
-// Connecting two QPs over a socket: both sides tell what they are, modifyToRts to RTS, and wait until the other has, too.
+// Connecting two QPs over a socket: both sides send their endpoint, modify their QP to RTS, and wait for the other's.
 
 import type { Duplex } from 'node:stream';
 import { MillraceError, UsageError } from '../errors.ts';
-import { readLine, writeLine } from '../json-lines/index.ts';
+import { isOfKind, readMessage, unexpected, writeMessage } from '../json-lines/index.ts';
 import { access } from './access.ts';
-import { decodeQpEndpoint, encodeQpEndpoint, localQpEndpoint, type QpEndpoint, randomPsn } from './endpoint.ts';
-import { Mr, type RemoteRegion } from './mr.ts';
+import { type QpEndpoint, qpProtocol, type RemoteRegion } from './endpoint/index.ts';
+import { localQpEndpoint, randomPsn } from './local-endpoint.ts';
+import { Mr } from './mr.ts';
 import type { Qp } from './qp.ts';
 import type { Mtu } from './qp-state.ts';
 
@@ -61,27 +62,30 @@ export async function connectQp<const Name extends string = string>(
   qp: Qp,
   options: ConnectOptions<Name> = {},
 ): Promise<Connected<Name>> {
-  const { regions = {}, expect = [], signal, ...climbing } = options;
+  const { regions = {}, expect = [], signal, ...attributes } = options;
   if (qp.type !== 'RC') throw new UsageError(`connect QP ${qp.number}: only RC is connected, this is ${qp.type}`);
   if (qp.state === 'RESET') qp.init();
   if (qp.state !== 'INIT') throw new UsageError(`connect QP ${qp.number}: it is in ${qp.state} already`);
   const local = localQpEndpoint(qp, randomPsn(), offered(qp, regions));
-  const lines = signal === undefined ? {} : { signal };
 
   // Between two lines nobody else listens; the next read tells what happened.
   const ignore = (): void => {};
   socket.on('error', ignore);
   try {
-    writeLine(socket, encodeQpEndpoint(local));
-    const remote = decodeQpEndpoint(await readLine(socket, lines));
+    writeMessage(socket, qpProtocol, { kind: 'hello', ...local });
+    const hello = await readMessage(socket, qpProtocol, { signal });
+    if (!isOfKind(hello, 'hello')) throw unexpected(hello, 'hello');
+    const { kind: _kind, ...remote } = hello;
     for (const name of expect) {
       if (!(name in remote.regions)) throw failed(qp, `the peer does not offer the region ${name}`);
     }
-    modifyToRts(qp, local, remote, climbing);
+    modifyToRts(qp, local, remote, attributes);
     // Who sends before the other side is in RTR is not heard.
-    writeLine(socket, { ready: qp.number });
-    const answer = await readLine(socket, lines);
-    if (!isReady(answer, remote)) throw failed(qp, 'the peer did not say that it is ready');
+    writeMessage(socket, qpProtocol, { kind: 'ready', qpNumber: qp.number });
+    const ready = await readMessage(socket, qpProtocol, { signal });
+    if (!isOfKind(ready, 'ready')) throw unexpected(ready, 'ready');
+    if (ready.qpNumber !== remote.qpNumber)
+      throw failed(qp, `the peer says that another QP is ready: ${ready.qpNumber}`);
     return { local, remote, regions: remote.regions };
   } finally {
     socket.off('error', ignore);
@@ -99,10 +103,6 @@ function offered(qp: Qp, regions: Readonly<Record<string, Mr | RemoteRegion>>): 
       return [name, region.remote(region.grant(qp))];
     }),
   );
-}
-
-function isReady(answer: unknown, remote: QpEndpoint): boolean {
-  return typeof answer === 'object' && answer !== null && 'ready' in answer && answer.ready === remote.qpNumber;
 }
 
 function failed(qp: Qp, reason: string): MillraceError {

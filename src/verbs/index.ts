@@ -20,9 +20,10 @@ export { type Connected, type ConnectOptions, connectQp, type ModifyToRtsOptions
 export { Cq, type CqOptions } from './cq.ts';
 export { Device, type DeviceEvents } from './device.ts';
 export { DrivenChannel } from './driven-channel.ts';
-export { decodeQpEndpoint, encodeQpEndpoint, localQpEndpoint, type QpEndpoint, randomPsn } from './endpoint.ts';
+export { decodeQpEndpoint, encodeQpEndpoint, type QpEndpoint, type RemoteRegion } from './endpoint/index.ts';
 export { formatGid, type Gid, gidBytes } from './gid.ts';
-export { Mr, type RemoteRegion } from './mr.ts';
+export { localQpEndpoint, randomPsn } from './local-endpoint.ts';
+export { Mr } from './mr.ts';
 export { type AllocateOptions, Pd, type RegisterOptions } from './pd.ts';
 export type * from './provider.ts';
 export { Qp, type QpOptions } from './qp.ts';

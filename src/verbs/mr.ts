@@ -3,17 +3,11 @@
 import { UsageError } from '../errors.ts';
 import type { SharedMemory } from '../native/index.ts';
 import { accessProblem } from './access.ts';
+import type { RemoteRegion } from './endpoint/index.ts';
 import { VerbsObject } from './object.ts';
 import type { Pd } from './pd.ts';
 import type { MrSpec, ProviderMr } from './provider.ts';
 import type { Qp } from './qp.ts';
-
-/** What a peer must know to reach a region. */
-export interface RemoteRegion {
-  readonly address: number;
-  readonly rkey: number;
-  readonly sizeBytes: number;
-}
 
 export class Mr extends VerbsObject {
   readonly pd: Pd;

@@ -1,8 +1,17 @@
 // The control connection of a stream: hellos with a time limit, then messages and a heartbeat until the last line.
 
 import type { Socket } from 'node:net';
-import { Heartbeat, hangUp, readLine, writeLine } from '../../json-lines/index.ts';
-import { decodeMessage, encodeMessage, MAX_LINE_BYTES, type Message, type MessageOf } from './protocol.ts';
+import { ProtocolError } from '../../errors.ts';
+import {
+  allClosed,
+  Heartbeat,
+  hangUp,
+  isOfKind,
+  readMessage,
+  unexpected,
+  writeMessage,
+} from '../../json-lines/index.ts';
+import { MAX_LINE_BYTES, type Message, type MessageOfKind, vortexProtocol } from './protocol.ts';
 import { failureOf, StreamFailure } from './stream-failure.ts';
 
 const BEATS_A_TIMEOUT = 4;
@@ -39,16 +48,16 @@ export class Control implements Disposable {
   }
 
   send(message: Message): void {
-    if (!this.#isEnded) writeLine(this.#socket, encodeMessage(message));
+    if (!this.#isEnded) writeMessage(this.#socket, vortexProtocol, message);
   }
 
   /** The next message, which must be of that kind. */
-  async expect<const Kind extends Message['kind']>(kind: Kind, signal: AbortSignal): Promise<MessageOf<Kind>> {
+  async expect<const Kind extends Message['kind']>(kind: Kind, signal: AbortSignal): Promise<MessageOfKind<Kind>> {
     const message = await this.#next(signal);
-    if (isOf(message, kind)) return message;
+    if (isOfKind(message, kind)) return message;
     if (message.kind === 'refused') throw new StreamFailure('protocol', `the peer refuses: ${message.reason}`);
     if (message.kind === 'bye') throw new StreamFailure('closed', `the peer left: ${message.reason}`);
-    throw new StreamFailure('protocol', `it said ${message.kind} where ${kind} was due`);
+    throw failureOf(unexpected(message, kind));
   }
 
   /** From now on messages come by events, and the peer has to show signs of life. */
@@ -68,7 +77,7 @@ export class Control implements Disposable {
     this.#isEnded = true;
     this.#heartbeat?.stop();
     if (last === undefined) this.#socket.destroy();
-    else hangUp(this.#socket, `${JSON.stringify(encodeMessage(last))}\n`);
+    else hangUp(this.#socket, vortexProtocol.line(last));
   }
 
   [Symbol.dispose](): void {
@@ -96,29 +105,17 @@ export class Control implements Disposable {
   }
 
   async #next(signal?: AbortSignal): Promise<Message> {
-    let line: unknown;
     try {
-      line = await readLine(this.#socket, { maxBytes: MAX_LINE_BYTES, ...(signal && { signal }) });
+      return await readMessage(this.#socket, vortexProtocol, { maxBytes: MAX_LINE_BYTES, signal });
     } catch (error) {
       signal?.throwIfAborted();
-      const { destroyed, readableEnded, errored } = this.#socket;
-      const isGone = destroyed || readableEnded || errored !== null;
       const reason = error instanceof Error ? error.message : String(error);
-      throw new StreamFailure(isGone ? 'died' : 'protocol', reason, { cause: error });
-    }
-    try {
-      return decodeMessage(line);
-    } catch (error) {
-      throw new StreamFailure('protocol', error instanceof Error ? error.message : String(error), { cause: error });
+      throw new StreamFailure(error instanceof ProtocolError ? 'protocol' : 'died', reason, { cause: error });
     }
   }
 }
 
 /** Resolves when those that have ended are closed for good: a last line takes its time. */
 export async function controlsClosed(): Promise<void> {
-  await Promise.all([...sockets].map((socket) => new Promise((resolve) => socket.once('close', resolve))));
-}
-
-function isOf<const Kind extends Message['kind']>(message: Message, kind: Kind): message is MessageOf<Kind> {
-  return message.kind === kind;
+  await allClosed(sockets);
 }

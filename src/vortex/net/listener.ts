@@ -1,24 +1,24 @@
-// Where receivers call a sender: one port for control connections, with or without TLS, and for data connections.
+// Where receivers dial a sender: one port for control connections, with or without TLS, and for data connections.
 
 import { Socket as NodeSocket } from 'node:net';
 import { SystemError } from '../../errors.ts';
-import { hangUp } from '../../json-lines/index.ts';
+import { type Guest, hangUp, WaitingRoom } from '../../json-lines/index.ts';
 import { AGAIN, FdWatch, ip, SharedMemory, Socket } from '../../native/index.ts';
 import { acceptTls, type ControlSecurity, nameMismatch, TLS_FIRST_BYTE } from '../../tls/index.ts';
-import { DATA_FIRST_BYTE, encodeMessage, PREFACE_BYTES } from './protocol.ts';
+import { DATA_FIRST_BYTE, PREFACE_BYTES, vortexProtocol } from './protocol.ts';
 
-/** Those who have connected and not said who they are. */
-const MAX_STRANGERS = 64;
-const STRANGER_MS = 5000;
+/** Connections whose first bytes have not come. */
+const MAX_WAITING = 64;
+const FIRST_BYTES_MS = 5000;
 /** After a connection that could not be taken. */
 const PAUSE_MS = 100;
 
 export interface ListenerEvents {
-  /** Somebody who speaks as this side does; the socket is the handler's. */
+  /** A peer that speaks TLS or not, as this side does; the socket is the handler's. */
   onControl(socket: NodeSocket): void;
   /** A data connection; its token was read. False: nobody waits for it, and it is closed. */
   onData(socket: Socket, token: string): boolean;
-  /** Somebody was sent away before it could speak. */
+  /** A peer was refused before it could say anything. */
   onRefused(reason: string): void;
 }
 
@@ -31,7 +31,7 @@ export class Listener implements Disposable {
   readonly #peerName: string | undefined;
   readonly #events: ListenerEvents;
   readonly #scratch = SharedMemory.create({ sizeBytes: 4096, name: 'vortex-preface' });
-  readonly #strangers = new Set<Stranger>();
+  readonly #room = new WaitingRoom({ maxWaiting: MAX_WAITING, helloMs: FIRST_BYTES_MS });
   #isClosed = false;
 
   /** Without a host: at all addresses of this one. */
@@ -57,8 +57,7 @@ export class Listener implements Disposable {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    for (const stranger of this.#strangers) stranger.close();
-    this.#strangers.clear();
+    this.#room.close('the listener is closed');
     clearTimeout(this.#pause);
     this.#watch.close();
     this.#socket.close();
@@ -71,8 +70,7 @@ export class Listener implements Disposable {
 
   #accept(): void {
     for (let socket = this.#next(); socket !== undefined; socket = this.#next()) {
-      if (this.#strangers.size >= MAX_STRANGERS) socket.close();
-      else this.#strangers.add(new Stranger(socket, (stranger) => this.#look(stranger)));
+      new NewConnection(socket, this.#room, (connection) => this.#sort(connection));
     }
   }
 
@@ -80,7 +78,7 @@ export class Listener implements Disposable {
     try {
       return this.#isClosed ? undefined : this.#socket.accept();
     } catch {
-      // Most likely there are no descriptors left, and the caller still waits: without a pause this would call at once again.
+      // Most likely there are no descriptors left, and the peer still waits: without a pause the watch would call at once again.
       this.#watch.close();
       this.#pause = setTimeout(() => {
         this.#watch = this.#startWatch();
@@ -95,21 +93,20 @@ export class Listener implements Disposable {
     return watch;
   }
 
-  /** Its first bytes are there, it has ended, or its time is over. */
-  #look(stranger: Stranger): void {
-    const { socket } = stranger;
-    const got = stranger.isLate ? 0 : this.#peek(socket);
+  /** Its first bytes are there, or it has ended. */
+  #sort(connection: NewConnection): void {
+    const { socket } = connection;
+    const got = this.#peek(socket);
     if (got === AGAIN) return;
     const first = this.#bytes[0];
     const isPart = got > 0 && first === DATA_FIRST_BYTE && got < PREFACE_BYTES;
-    if (isPart && !stranger.isPart) {
-      // So that it does not call again before the rest is there, or never will be.
+    if (isPart && !connection.isPart) {
+      // So that it is not readable again before the rest is there, or never will be.
       socket.setOption('receiveLowWater', PREFACE_BYTES);
-      stranger.isPart = true;
+      connection.isPart = true;
       return;
     }
-    stranger.stop();
-    this.#strangers.delete(stranger);
+    connection.leave();
     if (got <= 0 || isPart) socket.close();
     else if (first === DATA_FIRST_BYTE) this.#takeData(socket);
     else this.#takeControl(socket, first === TLS_FIRST_BYTE);
@@ -138,7 +135,7 @@ export class Listener implements Disposable {
     const node = new NodeSocket({ fd: socket.release(), readable: true, writable: true });
     node.on('error', () => {});
     if (this.#security.kind === 'insecure') {
-      // To who speaks TLS, our refusal is noise, but its error says that this is no TLS.
+      // A peer that speaks TLS cannot read our refusal, but its own error says that this is no TLS.
       this.#events.onControl(node);
     } else if (speaksTls) {
       acceptTls(node, this.#security, {
@@ -155,36 +152,33 @@ export class Listener implements Disposable {
   }
 
   #refuse(reason: string, socket: NodeSocket | undefined): void {
-    if (socket !== undefined) hangUp(socket, `${JSON.stringify(encodeMessage({ kind: 'refused', reason }))}\n`);
-    if (!this.#isClosed) this.#events.onRefused(`a caller was refused: ${reason}`);
+    if (socket !== undefined) hangUp(socket, vortexProtocol.line({ kind: 'refused', reason }));
+    if (!this.#isClosed) this.#events.onRefused(`a receiver was refused: ${reason}`);
   }
 }
 
-/** A connection before its first byte. */
-class Stranger {
+/** A connection before its first bytes. */
+class NewConnection {
   readonly socket: Socket;
   readonly #watch: FdWatch;
-  readonly #timer: NodeJS.Timeout;
-  isLate = false;
+  #guest: Guest | undefined;
   /** Some of its first bytes have come. */
   isPart = false;
 
-  constructor(socket: Socket, onNews: (stranger: Stranger) => void) {
+  constructor(socket: Socket, room: WaitingRoom, onReadable: (connection: NewConnection) => void) {
     this.socket = socket;
-    this.#watch = FdWatch.start(socket.fd, () => onNews(this));
-    this.#timer = setTimeout(() => {
-      this.isLate = true;
-      onNews(this);
-    }, STRANGER_MS);
+    this.#watch = FdWatch.start(socket.fd, () => onReadable(this));
+    this.#guest = room.enter(() => this.#close());
   }
 
-  stop(): void {
+  /** Its first bytes are there: from now on somebody else has the socket. */
+  leave(): void {
+    this.#guest?.leave();
     this.#watch.close();
-    clearTimeout(this.#timer);
   }
 
-  close(): void {
-    this.stop();
+  #close(): void {
+    this.#watch.close();
     this.socket.close();
   }
 }

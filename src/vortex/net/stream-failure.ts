@@ -1,6 +1,6 @@
 // Why a stream ended before its end, inside the engine, and how that is recorded in the ledger.
 
-import { UsageError } from '../../errors.ts';
+import { ProtocolError, UsageError } from '../../errors.ts';
 import { failureCode, type Role } from '../stream/index.ts';
 
 /**
@@ -23,7 +23,8 @@ export class StreamFailure extends Error {
 export function failureOf(error: unknown): StreamFailure {
   if (error instanceof StreamFailure) return error;
   const reason = error instanceof Error ? error.message : String(error);
-  return new StreamFailure(error instanceof UsageError ? 'protocol' : 'wire', reason, { cause: error });
+  const isRefused = error instanceof ProtocolError || error instanceof UsageError;
+  return new StreamFailure(isRefused ? 'protocol' : 'wire', reason, { cause: error });
 }
 
 /** The failure as a word of the ledger. `role`: which end this host's program has. */

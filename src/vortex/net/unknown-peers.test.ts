@@ -59,7 +59,7 @@ class WaitingSender implements AsyncDisposable {
   }
 }
 
-const hello = '{"millrace":"vortex","version":1,"wire":null,"strategy":null}\n';
+const hello = '{"millrace":"vortex","version":2}\n';
 
 describe('a sender and the peers that dial it', () => {
   test('wrong arguments are refused before anything is started', async () => {
@@ -72,18 +72,15 @@ describe('a sender and the peers that dial it', () => {
 
   test('unknown peers are told why they are refused, and a receiver is served after them', async () => {
     await using sender = new WaitingSender();
-    assert.match(await sender.dial('GET / HTTP/1.1\r\n\r\n'), /"refused":.*a line that is not JSON/);
-    assert.match(await sender.dial('{"millrace":"control","version":1}\n'), /speaks .*control/);
-    assert.match(await sender.dial('{"millrace":"vortex","version":9}\n'), /version 9/);
+    assert.match(await sender.dial('GET / HTTP/1.1\r\n\r\n'), /"refused".*a line that is not JSON/);
+    assert.match(await sender.dial('{"millrace":"control","version":1}\n'), /its protocol is .*control/);
+    assert.match(await sender.dial('{"millrace":"vortex","version":9}\n'), /its version is 9; expected 2/);
     assert.match(await sender.dial('x'.repeat(20_000)), /more than 8192 bytes/);
     assert.match(
-      await sender.dial(hello, '{"accept":{"poolBlocks":4,"path":[]}}\n', '{"done":true}\n'),
-      /ready was due/,
+      await sender.dial(hello, '{"kind":"accept","poolBlocks":4,"path":[]}\n', '{"kind":"done"}\n'),
+      /it sent done, where ready is expected/,
     );
-    assert.match(
-      await sender.dial('{"millrace":"vortex","version":1,"wire":"rdma-shm","strategy":null}\n'),
-      /this sender has tcp/,
-    );
+    assert.match(await sender.dial('{"millrace":"vortex","version":2,"wire":"rdma-shm"}\n'), /this sender has tcp/);
     // A data connection that nobody waits for.
     assert.equal(await sender.dial('\xd7'.padEnd(17, 'x')), '');
     const part = connect({ port: await sender.port, host: '127.0.0.1', allowHalfOpen: true });
@@ -104,7 +101,7 @@ describe('a sender and the peers that dial it', () => {
 
   test('a peer that stays silent is refused after the timeout', { timeout: 10_000 }, async () => {
     await using sender = new WaitingSender({ timeoutMs: 200 });
-    assert.match(await sender.dial(hello), /"refused":"the receiver took too long to answer"/);
+    assert.match(await sender.dial(hello), /"refused","reason":"the receiver took too long to answer"/);
   });
 
   test('aborting the opening ends the sender', async () => {
@@ -152,6 +149,7 @@ describe('a receiver and the peers that it dials', () => {
 
   test('an offer that would need too much memory is refused', async () => {
     const offer = {
+      kind: 'offer',
       sizeBytes: 1,
       blockBytes: 2 ** 26,
       poolBlocks: 8,
@@ -159,7 +157,7 @@ describe('a receiver and the peers that it dials', () => {
       strategy: 'pool',
       token: '0'.repeat(32),
     };
-    const error = await dialFake((socket) => socket.write(`${JSON.stringify({ offer })}\n`), { maxPoolBytes: 2 ** 24 });
+    const error = await dialFake((socket) => socket.write(`${JSON.stringify(offer)}\n`), { maxPoolBytes: 2 ** 24 });
     assert.ok(error instanceof MillraceError && /maxPoolBytes/.test(error.message), String(error));
   });
 

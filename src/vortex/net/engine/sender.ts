@@ -11,7 +11,7 @@ import { Listener } from '../listener.ts';
 import type { Mover } from '../movers/mover.ts';
 import { limitSendBuffer } from '../movers/tcp-connection.ts';
 import { TcpSender } from '../movers/tcp-mover.ts';
-import type { MessageOf, Offer, Wire } from '../protocol.ts';
+import type { MessageOfKind, Offer, Wire } from '../protocol.ts';
 import { failureOf, StreamFailure } from '../stream-failure.ts';
 import type { FromEngine, SenderSettings } from './messages.ts';
 import { SenderStream } from './stream.ts';
@@ -106,7 +106,7 @@ class ReceiverAcceptor {
     let hasStream = false;
     try {
       const offer = this.#offerTo(await control.expect('hello', signal));
-      control.send({ kind: 'offer', ...offer });
+      control.send(offer);
       const accept = await control.expect('accept', signal);
       if (this.#isTaken) throw new UsageError('another receiver has the stream');
       this.#isTaken = hasStream = true;
@@ -124,7 +124,7 @@ class ReceiverAcceptor {
     }
   }
 
-  #offerTo({ wire, strategy }: MessageOf<'hello'>): Offer {
+  #offerTo({ wire, strategy }: MessageOfKind<'hello'>): Offer {
     const own = this.#settings.strategy ?? 'pool';
     if (wire !== undefined && wire !== this.#wire) {
       throw new UsageError(`the receiver wants the wire ${wire}, and this sender has ${this.#wire}`);
@@ -134,13 +134,13 @@ class ReceiverAcceptor {
     }
     const { sizeBytes, blockBytes, poolBlocks } = this.#queue;
     const token = randomBytes(16).toString('hex');
-    return { sizeBytes, blockBytes, poolBlocks, wire: this.#wire, strategy: own, token };
+    return { kind: 'offer', sizeBytes, blockBytes, poolBlocks, wire: this.#wire, strategy: own, token };
   }
 
   async #connect(
     control: Control,
     { strategy, token }: Offer,
-    accept: MessageOf<'accept'>,
+    accept: MessageOfKind<'accept'>,
     signal: AbortSignal,
   ): Promise<Mover> {
     if (this.#wire === 'tcp') {
