@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// Steering by destination: a connect() that a rule wants carried goes to the daemon instead, and nobody can tell.
+// Steering by destination: a connect() that a rule wants carried goes to the daemon instead, and neither program sees
+// it.
 //
 //  connect4/6      decides, keeps the true destination with the socket, and rewrites it
-//  sockops         knows the socket's source port before its SYN leaves, and writes down under it where the connection
-//  is
-//                  meant to go: the daemon finds it when it accepts. Tells of listeners, too. And frees the leg between
-//                  program and daemon from congestion control that paces
+//  sockops         knows the socket's source port before its SYN leaves, and writes the true destination to `steered`
+//                  under that port, where the daemon finds it when it accepts. Tells the daemon of listeners. Takes
+//                  congestion control that paces away from the leg between program and daemon
 //  getpeername4/6  shows a steered program its true destination, and a server its true client
-#include "steer.bpf.h"
-
-#include <bpf/bpf_core_read.h>
+#include "rules.bpf.h"
+#include "socket.bpf.h"
 
 #define TCP_CONGESTION 13
 #define CONGESTION_BYTES 16
-
-struct inet_connection_sock {
-  __u8 icsk_ca_setsockopt : 1;
-} __attribute__((preserve_access_index));
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -24,21 +19,6 @@ struct {
   __type(key, __u32);
   __type(value, struct settings);
 } settings SEC(".maps");
-
-struct rules_inner {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct rule_set);
-} no_rules SEC(".maps");
-
-// Its one entry is exchanged when the rules change.
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __array(values, struct rules_inner);
-} rules SEC(".maps") = {.values = {&no_rules}};
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
@@ -48,7 +28,8 @@ struct {
   __type(value, struct announcement);
 } announced SEC(".maps");
 
-// By the client's own address and port. What is never accepted is pushed out by what is newer.
+// Where a steered connection was meant to go, by the source address and port of its socket. The daemon removes an entry
+// when it accepts the connection; entries that are never taken are evicted by newer ones.
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 65536);
@@ -56,14 +37,14 @@ struct {
   __type(value, struct connection);
 } steered SEC(".maps");
 
-// By the address and port that the daemon called a server from: who really calls.
+// The client that a server is to see, by the address and port from which the daemon connects to the server.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
   __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct ip_endpoint);
   __type(value, struct ip_endpoint);
-} callers SEC(".maps");
+} true_clients SEC(".maps");
 
 struct {
   __uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -72,7 +53,7 @@ struct {
   __type(value, struct connection);
 } sockets SEC(".maps");
 
-// What a carried socket's congestion control was before, in case the socket is used again for something else.
+// The congestion control that a carried socket had before, in case the socket is connected again to somewhere else.
 struct {
   __uint(type, BPF_MAP_TYPE_SK_STORAGE);
   __uint(map_flags, BPF_F_NO_PREALLOC);
@@ -80,7 +61,7 @@ struct {
   __type(value, char[CONGESTION_BYTES]);
 } congestion SEC(".maps");
 
-// The last connects, by the cookie of their socket: for whoever asks why one went where it went.
+// The last connects with their verdicts, by the cookie of their socket, for `millrace steer explain`.
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 8192);
@@ -100,10 +81,8 @@ struct {
   __uint(max_entries, 1 << 20);
 } events SEC(".maps");
 
-// So that the types that only user space uses are in the object's BTF as well.
+// This puts types that only user space uses into the object's BTF.
 const volatile struct event unused_event SEC(".rodata");
-
-static const __u32 zero;
 
 static __always_inline void count(__u32 verdict) {
   __u64 *counter = bpf_map_lookup_elem(&verdicts, &verdict);
@@ -117,31 +96,7 @@ static __always_inline void map_ipv4(__u32 *address, __u32 ipv4) {
   address[3] = ipv4;
 }
 
-static __always_inline bool is_within(const __u32 *address, const __u32 *network, const __u32 *mask) {
-  return (address[0] & mask[0]) == network[0] && (address[1] & mask[1]) == network[1] &&
-         (address[2] & mask[2]) == network[2] && (address[3] & mask[3]) == network[3];
-}
-
-struct question {
-  struct ip_endpoint to, from;
-  char command[COMMAND_BYTES];
-};
-
-static __always_inline bool is_command(const char *ours, const char *theirs) {
-  const __u64 *a = (const __u64 *)ours, *b = (const __u64 *)theirs;
-  return a[0] == b[0] && a[1] == b[1];
-}
-
-static __always_inline bool matches(const struct rule *rule, const struct question *asked) {
-  if (!is_within(asked->to.address, rule->to_address, rule->to_mask)) return false;
-  if (asked->to.port < rule->first_port || asked->to.port > rule->last_port) return false;
-  if (!is_within(asked->from.address, rule->from_address, rule->from_mask)) return false;
-  if (asked->from.port < rule->first_source_port || asked->from.port > rule->last_source_port) return false;
-  if (rule->has_command && !is_command(rule->command, asked->command)) return false;
-  return !rule->cgroup_id || bpf_get_current_ancestor_cgroup_id(rule->cgroup_level) == rule->cgroup_id;
-}
-
-// Fills in what is known of the connection, and decides.
+// Decides, and fills in what is known of the connection.
 static __always_inline __u32 decide(const struct settings *set, const struct question *asked,
                                     struct connection *connection) {
   const __u32 tgid = bpf_get_current_pid_tgid() >> 32;
@@ -153,19 +108,7 @@ static __always_inline __u32 decide(const struct settings *set, const struct que
   __builtin_memcpy(connection->command, asked->command, COMMAND_BYTES);
   if (tgid == set->daemon_tgid) return VERDICT_OWN;
 
-  void *inner = bpf_map_lookup_elem(&rules, &zero);
-  const struct rule_set *all = inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
-  if (!all) return VERDICT_NO_RULE;
-  connection->rule_generation = all->generation;
-  for (__u32 i = 0; i < MAX_RULES; i++) {
-    if (i >= all->count) break;
-    const struct rule *rule = &all->rules[i];
-    if (!matches(rule, asked)) continue;
-    connection->rule = i;
-    connection->action = rule->action;
-    connection->flags = rule->flags;
-    break;
-  }
+  match_rules(asked, connection);
   if (connection->rule == ~0u) return VERDICT_NO_RULE;
   if (connection->action == ACTION_PASS) return VERDICT_DENIED;
   if (connection->action == ACTION_SHORTCUT) return VERDICT_SHORTCUT;
@@ -174,15 +117,15 @@ static __always_inline __u32 decide(const struct settings *set, const struct que
   return connection->action == ACTION_SKMSG ? VERDICT_SKMSG : VERDICT_CARRIED;
 }
 
-// What somebody may ask about is told. The many that no rule is about are only counted, and of those that are carried
-// the daemon hears anyway: to wake it for each takes longer than the rest of what is done here.
+// Tells the daemon of a connect that a rule left to plain TCP. Connects that match no rule are only counted, and of
+// carried ones the daemon hears when it accepts: waking it for each would take longer than the rest of this hook.
 static __always_inline void tell(const struct connection *connection, __u32 family) {
   if (connection->verdict == VERDICT_OWN || connection->verdict == VERDICT_NO_RULE ||
       connection->verdict == VERDICT_CARRIED) {
     return;
   }
   struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-  if (!event) return; // counted all the same
+  if (!event) return; // the verdict is counted all the same
   __builtin_memset(event, 0, sizeof(*event));
   event->kind = EVENT_CONNECT;
   event->family = family;
@@ -204,7 +147,7 @@ static __always_inline bool is_steered(struct bpf_sock_addr *ctx, const struct s
     else
       connection.verdict = VERDICT_NO_MEMORY;
   } else if (ctx->sk) {
-    // A socket may be used for another try: what was true of the last one is not true of this one.
+    // The socket may have been steered by an earlier connect().
     bpf_sk_storage_delete(&sockets, ctx->sk);
   }
   count(connection.verdict);
@@ -260,7 +203,8 @@ int steer_connect6(struct bpf_sock_addr *ctx) {
   return 1;
 }
 
-// The true other end of a socket: where a steered program meant to go, or who called a server through the daemon.
+// The true peer of a socket: the destination of a steered program, or the client of a server that the daemon connected
+// to.
 static __always_inline bool true_peer(struct bpf_sock_addr *ctx, const struct ip_endpoint *seen,
                                       struct ip_endpoint *peer) {
   const struct connection *connection = ctx->sk ? bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0) : NULL;
@@ -268,9 +212,9 @@ static __always_inline bool true_peer(struct bpf_sock_addr *ctx, const struct ip
     *peer = connection->original;
     return true;
   }
-  const struct ip_endpoint *caller = bpf_map_lookup_elem(&callers, seen);
-  if (!caller) return false;
-  *peer = *caller;
+  const struct ip_endpoint *client = bpf_map_lookup_elem(&true_clients, seen);
+  if (!client) return false;
+  *peer = *client;
   return true;
 }
 
@@ -302,42 +246,21 @@ int steer_getpeername6(struct bpf_sock_addr *ctx) {
   return 1;
 }
 
-// Read one by one: the verifier takes no pointer into the context that depends on the family.
-#define FIELD(ctx, name) (*(const volatile __u32 *)&(ctx)->name)
-
-static __always_inline void local_end(struct bpf_sock_ops *ctx, struct ip_endpoint *local) {
-  const __u32 ipv4 = FIELD(ctx, local_ip4);
-  local->port = ctx->local_port;
-  local->address[0] = FIELD(ctx, local_ip6[0]);
-  local->address[1] = FIELD(ctx, local_ip6[1]);
-  local->address[2] = FIELD(ctx, local_ip6[2]);
-  local->address[3] = FIELD(ctx, local_ip6[3]);
-  if (ctx->family == AF_INET) map_ipv4(local->address, ipv4);
-}
-
 static __always_inline void tell_listener(struct bpf_sock_ops *ctx, __u32 kind) {
   struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
   if (!event) return; // the next scan finds it
+  struct pair pair = {};
+  fill_pair(&pair, ctx);
   __builtin_memset(event, 0, sizeof(*event));
   event->kind = kind;
   event->family = ctx->family;
-  local_end(ctx, &event->local);
+  event->local = pair.local;
   bpf_ringbuf_submit(event, 0);
 }
 
-static __always_inline void remote_end(struct bpf_sock_ops *ctx, struct ip_endpoint *remote) {
-  const __u32 ipv4 = FIELD(ctx, remote_ip4);
-  remote->port = bpf_ntohl(FIELD(ctx, remote_port));
-  remote->address[0] = FIELD(ctx, remote_ip6[0]);
-  remote->address[1] = FIELD(ctx, remote_ip6[1]);
-  remote->address[2] = FIELD(ctx, remote_ip6[2]);
-  remote->address[3] = FIELD(ctx, remote_ip6[3]);
-  if (ctx->family == AF_INET) map_ipv4(remote->address, ipv4);
-}
-
-// The leg between a program and the daemon never leaves the host: there is nothing to be fair to. BBR would pace it,
-// which halves its speed. A program that has chosen keeps its choice.
-static __always_inline void ease_leg(struct bpf_sock_ops *ctx, struct bpf_sock *sk) {
+// The leg between a program and the daemon never leaves the host, so there is no network to share. BBR would pace it,
+// which halves its speed. A program that chose its congestion control keeps it.
+static __always_inline void unpace_leg(struct bpf_sock_ops *ctx, struct bpf_sock *sk) {
   struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
   if (!tcp || BPF_CORE_READ_BITFIELD_PROBED((struct inet_connection_sock *)tcp, icsk_ca_setsockopt)) return;
   char *before = bpf_sk_storage_get(&congestion, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
@@ -346,7 +269,7 @@ static __always_inline void ease_leg(struct bpf_sock_ops *ctx, struct bpf_sock *
   bpf_setsockopt(ctx, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno));
 }
 
-// Of a socket that was carried and now goes elsewhere.
+// For a socket that was carried and now connects to somewhere else.
 static __always_inline void restore_congestion(struct bpf_sock_ops *ctx, struct bpf_sock *sk) {
   char *before = bpf_sk_storage_get(&congestion, sk, NULL, 0);
   if (!before) return;
@@ -358,9 +281,10 @@ SEC("sockops")
 int steer_sockops(struct bpf_sock_ops *ctx) {
   switch (ctx->op) {
   case BPF_SOCK_OPS_TCP_CONNECT_CB: {
-    // The source port is chosen, and no packet has left: the daemon cannot be earlier than this.
-    struct ip_endpoint local = {};
-    local_end(ctx, &local);
+    // The source port is chosen, and no packet has left: the daemon cannot accept before this.
+    struct pair pair = {};
+    fill_pair(&pair, ctx);
+    const struct ip_endpoint local = pair.local;
     const __u64 cookie = bpf_get_socket_cookie(ctx);
     struct connection *told = bpf_map_lookup_elem(&recent, &cookie);
     if (told) told->source = local;
@@ -373,14 +297,14 @@ int steer_sockops(struct bpf_sock_ops *ctx) {
     }
     connection->source = local;
     bpf_map_update_elem(&steered, &local, connection, BPF_ANY);
-    ease_leg(ctx, sk);
+    unpace_leg(ctx, sk);
     return 1;
   }
   case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: {
-    struct ip_endpoint remote = {};
-    remote_end(ctx, &remote);
+    struct pair pair = {};
+    fill_pair(&pair, ctx);
     struct bpf_sock *sk = ctx->sk;
-    if (sk && bpf_map_lookup_elem(&callers, &remote)) ease_leg(ctx, sk);
+    if (sk && bpf_map_lookup_elem(&true_clients, &pair.remote)) unpace_leg(ctx, sk);
     return 1;
   }
   case BPF_SOCK_OPS_TCP_LISTEN_CB:
@@ -395,7 +319,7 @@ int steer_sockops(struct bpf_sock_ops *ctx) {
   }
 }
 
-// Run by the daemon: who it is to the hooks above, which do not see through process namespaces.
+// The daemon runs this to learn its process id as the hooks above see it, which in a PID namespace is another number.
 SEC("syscall")
 int steer_whoami(void *ctx) {
   return (int)(bpf_get_current_pid_tgid() >> 32);

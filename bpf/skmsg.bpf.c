@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// Steering by messages, as the first seed has it: a connection is made as always, and then a proxy socket of the daemon
-// stands for its other end. What the program sends is put into the proxy socket's queue, and what the daemon sends on
-// the proxy socket into the program's. The connection itself carries nothing but its end.
+// Steering by messages, as in "Accelerating Inter-Host Communication Between Microservices with RDMA/eBPF": a
+// connection is made by plain TCP, and then a proxy socket of the daemon stands for its other end. What the program
+// sends is put into the proxy socket's queue, and what the daemon sends on the proxy socket into the program's. The
+// connection itself carries nothing but its end.
 //
 //  sockops     gives an established connection a proxy socket of the pool, takes the two apart when the connection is
 //              closed, and tells the daemon of both
@@ -70,31 +71,31 @@ struct {
   __type(value, struct proxy_request);
 } proxy_numbers SEC(".maps");
 
-// A call of a program here. Should the callee be on this host as well, both ends are taken over or none.
-struct proxied_call {
-  __u64 cookie;       // of the caller
+// A connect of a program here. If the server is on this host, too, both ends are taken over or none.
+struct proxied_connect {
+  __u64 cookie;       // of the client's socket
   __u64 socket;       // its tcp_sock: only ever read, and only by BPF_CORE_READ
-  __u64 callee_proxy; // what waits for the callee: one of CALLEE_… below, or a proxy socket
-  __u32 first_seq;    // of the caller, by which the callee knows it
+  __u64 server_proxy; // what waits for the server: one of SERVER_… below, or a proxy socket
+  __u32 first_seq;    // of the client, by which the server knows it
 };
 
-// A proxy socket has one owner at a time: the queue of free ones, a call, or a connection. Requests of two namespaces
-// come to one call at once, and so does the caller's end: callee_proxy goes from CALLEE_UNSEEN to what was reserved by
-// compare and exchange, and from there to CALLEE_SETTLED by exchange. Who gets a proxy socket out of it owns it; who
-// could not put one in gives it back.
-#define CALLEE_UNSEEN 0
-#define CALLEE_WITHOUT 1
-#define CALLEE_SETTLED 2
+// A proxy socket has one owner at a time: the queue of free ones, a connect, or a connection. Connection requests of
+// two namespaces and the end of the client's socket may meet at one connect: server_proxy goes from SERVER_UNSEEN to
+// what was reserved by compare and exchange, and from there to SERVER_SETTLED by exchange. Whoever gets a proxy socket
+// out of it owns it; whoever could not put one in gives it back.
+#define SERVER_UNSEEN 0
+#define SERVER_WITHOUT 1
+#define SERVER_SETTLED 2
 
-// By the caller's end, which two network namespaces may share: who comes while another call under it is under way stays
-// with TCP, so that what is found here is one call's from the first to the last.
+// By the client's end, which two network namespaces may share. A second connect with the same ends stays with TCP, so
+// an entry belongs to one connect from first to last.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
   __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct pair);
-  __type(value, struct proxied_call);
-} proxied_calls SEC(".maps");
+  __type(value, struct proxied_connect);
+} proxied_connects SEC(".maps");
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
@@ -124,7 +125,7 @@ struct {
   __type(value, __u64);
 } skmsg_counts SEC(".maps");
 
-// So that the types that only user space uses are in the object's BTF as well.
+// This puts types that only user space uses into the object's BTF.
 const volatile struct proxy_event unused_proxy_event SEC(".rodata");
 
 static __always_inline void count_skmsg(__u32 which) {
@@ -162,7 +163,7 @@ static __always_inline bool take_over(struct bpf_sock_ops *ctx, bool is_client, 
   const struct association association = {.cookie = cookie, .socket = (__u64)tcp};
   struct proxy_event *event = bpf_ringbuf_reserve(&new_sk, sizeof(*event), 0);
   struct proxy_request *number = bpf_sk_storage_get(&proxy_numbers, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-  // Nobody may stand for a connection that the daemon does not hear of.
+  // A connection that the daemon does not hear of must stay with TCP.
   if (!event || !number || bpf_map_update_elem(&socket_association, &proxy, &association, BPF_ANY)) goto undo;
   if (bpf_sock_hash_update(ctx, &intercepted_sockets, &cookie, BPF_ANY)) goto undo;
   watch_close(ctx);
@@ -195,21 +196,21 @@ static __always_inline void take_apart(__u64 proxy) {
   bpf_ringbuf_submit(event, 0);
 }
 
-// The proxy socket that waits for a call's callee, zero if there is none. From now on there will be none.
-static __always_inline __u64 settle(struct proxied_call *call) {
-  const __u64 proxy = __sync_lock_test_and_set(&call->callee_proxy, CALLEE_SETTLED);
-  return proxy > CALLEE_SETTLED ? proxy : 0;
+// Takes the proxy socket that waits for the server of a connect; zero if there is none. No other can be reserved then.
+static __always_inline __u64 settle(struct proxied_connect *connect) {
+  const __u64 proxy = __sync_lock_test_and_set(&connect->server_proxy, SERVER_SETTLED);
+  return proxy > SERVER_SETTLED ? proxy : 0;
 }
 
-static __always_inline void end_call(const struct pair *self, struct proxied_call *call) {
-  give_back(settle(call));
-  bpf_map_delete_elem(&proxied_calls, self);
+static __always_inline void end_connect(const struct pair *self, struct proxied_connect *connect) {
+  give_back(settle(connect));
+  bpf_map_delete_elem(&proxied_connects, self);
 }
 
-static __always_inline void call_through_proxy(struct bpf_sock_ops *ctx) {
+static __always_inline void begin_proxied_connect(struct bpf_sock_ops *ctx) {
   struct bpf_sock *sk = ctx->sk;
   const __u64 cookie = bpf_get_socket_cookie(ctx);
-  // A socket that is used again starts without what nobody read the last time.
+  // A socket that is connected again starts without what nobody read of its last connection.
   bpf_map_delete_elem(&intercepted_sockets, &cookie);
   const struct connection *connection = sk ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
   if (!connection || connection->verdict != VERDICT_SKMSG) return;
@@ -217,54 +218,55 @@ static __always_inline void call_through_proxy(struct bpf_sock_ops *ctx) {
   if (!tcp) return;
   struct pair self = {};
   fill_pair(&self, ctx);
-  const struct proxied_call call = {.cookie = cookie, .socket = (__u64)tcp, .first_seq = BPF_CORE_READ(tcp, write_seq)};
-  if (!bpf_map_update_elem(&proxied_calls, &self, &call, BPF_NOEXIST)) watch_close(ctx);
+  const struct proxied_connect connect = {
+      .cookie = cookie, .socket = (__u64)tcp, .first_seq = BPF_CORE_READ(tcp, write_seq)};
+  if (!bpf_map_update_elem(&proxied_connects, &self, &connect, BPF_NOEXIST)) watch_close(ctx);
 }
 
-// Of a connection request, whose caller has not heard of it yet: the callee's proxy socket is chosen first.
-static __always_inline void reserve_for_callee(struct bpf_sock_ops *ctx) {
-  struct pair callers = {};
-  fill_callers_pair(&callers, ctx);
-  struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &callers);
-  if (!call || call->callee_proxy != CALLEE_UNSEEN) return;
+// Called for a connection request, before the client gets an answer: the server's proxy socket is chosen first.
+static __always_inline void reserve_for_server(struct bpf_sock_ops *ctx) {
+  struct pair client_pair = {};
+  fill_client_pair(&client_pair, ctx);
+  struct proxied_connect *connect = bpf_map_lookup_elem(&proxied_connects, &client_pair);
+  if (!connect || connect->server_proxy != SERVER_UNSEEN) return;
   const __u64 proxy = free_proxy();
-  const __u64 choice = proxy ? proxy : CALLEE_WITHOUT;
-  if (__sync_val_compare_and_swap(&call->callee_proxy, CALLEE_UNSEEN, choice) != CALLEE_UNSEEN) give_back(proxy);
+  const __u64 choice = proxy ? proxy : SERVER_WITHOUT;
+  if (__sync_val_compare_and_swap(&connect->server_proxy, SERVER_UNSEEN, choice) != SERVER_UNSEEN) give_back(proxy);
 }
 
-static __always_inline void take_over_caller(struct bpf_sock_ops *ctx) {
+static __always_inline void take_over_client(struct bpf_sock_ops *ctx) {
   struct pair self = {};
   fill_pair(&self, ctx);
-  struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &self);
-  if (!call || call->cookie != bpf_get_socket_cookie(ctx)) return; // or the same addresses in another namespace
-  const __u64 callee_proxy = call->callee_proxy;
-  const bool is_taken = callee_proxy != CALLEE_WITHOUT && take_over(ctx, true, free_proxy());
-  if (is_taken && callee_proxy != CALLEE_UNSEEN) return; // the callee is next
-  end_call(&self, call);
+  struct proxied_connect *connect = bpf_map_lookup_elem(&proxied_connects, &self);
+  if (!connect || connect->cookie != bpf_get_socket_cookie(ctx)) return; // not there, or another namespace's
+  const __u64 server_proxy = connect->server_proxy;
+  const bool is_taken = server_proxy != SERVER_WITHOUT && take_over(ctx, true, free_proxy());
+  if (is_taken && server_proxy != SERVER_UNSEEN) return; // the server is next
+  end_connect(&self, connect);
 }
 
-// Whether the packet that is being received, the last one of the handshake, was sent by this caller. Addresses and
-// sequence numbers do not say it between two namespaces; see is_sent_by() in shortcut.bpf.c.
-static __always_inline bool is_called_by(struct bpf_sock_ops *ctx, const struct tcp_sock *mine,
-                                         const struct proxied_call *call) {
-  if (BPF_CORE_READ(mine, copied_seq) != call->first_seq + 1) return false;
-  const struct sock *receiver = (const struct sock *)mine, *sender = (const struct sock *)call->socket;
-  if ((__u64)BPF_CORE_READ(sender, __sk_common.skc_cookie.counter) != call->cookie) return false;
+// Whether the packet that is being received, the last one of the handshake, was sent by this client. Between two
+// network namespaces neither addresses nor sequence numbers prove it; see is_sent_by() in shortcut.bpf.c.
+static __always_inline bool is_connect_of(struct bpf_sock_ops *ctx, const struct tcp_sock *mine,
+                                          const struct proxied_connect *connect) {
+  if (BPF_CORE_READ(mine, copied_seq) != connect->first_seq + 1) return false;
+  const struct sock *receiver = (const struct sock *)mine, *sender = (const struct sock *)connect->socket;
+  if ((__u64)BPF_CORE_READ(sender, __sk_common.skc_cookie.counter) != connect->cookie) return false;
   if (BPF_CORE_READ(receiver, __sk_common.skc_net.net) == BPF_CORE_READ(sender, __sk_common.skc_net.net)) return true;
   const __u32 hash = received_hash(ctx);
   return hash && hash == BPF_CORE_READ(sender, sk_txhash);
 }
 
-static __always_inline void take_over_callee(struct bpf_sock_ops *ctx) {
-  struct pair mine = {}, callers = {};
+static __always_inline void take_over_server(struct bpf_sock_ops *ctx) {
+  struct pair mine = {}, client_pair = {};
   struct proxy_target target = {};
   struct tcp_sock *tcp = ctx->sk ? bpf_skc_to_tcp_sock(ctx->sk) : NULL;
-  fill_callers_pair(&callers, ctx);
-  struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &callers);
-  if (tcp && call && call->callee_proxy != CALLEE_UNSEEN && is_called_by(ctx, tcp, call)) {
-    take_over(ctx, false, settle(call));
-    // Last: the daemon hears of both ends before another call can begin under the same addresses.
-    bpf_map_delete_elem(&proxied_calls, &callers);
+  fill_client_pair(&client_pair, ctx);
+  struct proxied_connect *connect = bpf_map_lookup_elem(&proxied_connects, &client_pair);
+  if (tcp && connect && connect->server_proxy != SERVER_UNSEEN && is_connect_of(ctx, tcp, connect)) {
+    take_over(ctx, false, settle(connect));
+    // Last: the daemon hears of both ends before another connect can begin with the same addresses.
+    bpf_map_delete_elem(&proxied_connects, &client_pair);
     return;
   }
   fill_pair(&mine, ctx);
@@ -278,8 +280,8 @@ static __always_inline void take_over_callee(struct bpf_sock_ops *ctx) {
 static __always_inline void closed(struct bpf_sock_ops *ctx) {
   struct pair self = {};
   fill_pair(&self, ctx);
-  struct proxied_call *call = bpf_map_lookup_elem(&proxied_calls, &self);
-  if (call && call->cookie == bpf_get_socket_cookie(ctx)) end_call(&self, call);
+  struct proxied_connect *connect = bpf_map_lookup_elem(&proxied_connects, &self);
+  if (connect && connect->cookie == bpf_get_socket_cookie(ctx)) end_connect(&self, connect);
   struct bpf_sock *sk = ctx->sk;
   const struct proxy_request *number = sk ? bpf_sk_storage_get(&proxy_numbers, sk, NULL, 0) : NULL;
   if (!number || number->kind == PROXY_REQUEST_OFFER) return;
@@ -291,16 +293,16 @@ SEC("sockops")
 int skmsg_sockops(struct bpf_sock_ops *ctx) {
   switch (ctx->op) {
   case BPF_SOCK_OPS_TCP_CONNECT_CB:
-    call_through_proxy(ctx);
+    begin_proxied_connect(ctx);
     return 1;
   case BPF_SOCK_OPS_RWND_INIT:
-    reserve_for_callee(ctx);
+    reserve_for_server(ctx);
     return 1;
   case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
-    take_over_caller(ctx);
+    take_over_client(ctx);
     return 1;
   case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-    take_over_callee(ctx);
+    take_over_server(ctx);
     return 1;
   case BPF_SOCK_OPS_STATE_CB:
     if (ctx->args[1] == BPF_TCP_CLOSE) closed(ctx);
@@ -326,7 +328,7 @@ int skmsg_message(struct sk_msg_md *ctx) {
   return (int)bpf_msg_redirect_hash(ctx, &intercepted_sockets, &target, BPF_F_INGRESS);
 }
 
-// Whether the packet is a FIN; where it cannot be told, it is none.
+// Whether the packet is a FIN; false where its headers cannot be read.
 static __always_inline bool is_fin(struct __sk_buff *skb) {
   __u32 offset = IPV6_HEADER_BYTES;
   __u8 byte = 0;
@@ -346,7 +348,7 @@ int skmsg_gate(struct __sk_buff *skb) {
   const __u64 proxy = number->proxy;
   const struct association *association = bpf_map_lookup_elem(&socket_association, &proxy);
   const struct settings *set = bpf_map_lookup_elem(&settings, &first);
-  if (!association || !set || bpf_ktime_get_ns() > set->deadline_ns) return 1; // there is nobody to wait for
+  if (!association || !set || bpf_ktime_get_ns() > set->deadline_ns) return 1; // no daemon will deliver
   if (association->delivered >= association->sent) return 1;
   count_skmsg(SKMSG_HELD_FINS);
   return 0; // TCP tries again

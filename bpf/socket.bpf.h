@@ -83,6 +83,7 @@ struct bpf_sock_ops_kern {
 
 struct inet_connection_sock {
   const void *icsk_ulp_ops;
+  __u8 icsk_ca_setsockopt : 1;
 } __attribute__((preserve_access_index));
 
 struct tcp_sock {
@@ -90,6 +91,7 @@ struct tcp_sock {
   __u32 copied_seq;
 } __attribute__((preserve_access_index));
 
+// The two ends of a connection, as one of its sockets has them.
 struct pair {
   struct ip_endpoint local, remote;
 };
@@ -112,7 +114,8 @@ static __always_inline void fill_pair(struct pair *pair, struct bpf_sock_ops *ct
   pair->remote.port = bpf_ntohl(ctx->remote_port);
 }
 
-static __always_inline void fill_callers_pair(struct pair *pair, struct bpf_sock_ops *ctx) {
+// The same connection as the socket at the other end has it. Of a socket that accepted: the client's.
+static __always_inline void fill_client_pair(struct pair *pair, struct bpf_sock_ops *ctx) {
   struct pair mine = {};
   fill_pair(&mine, ctx);
   pair->local = mine.remote;

@@ -54,20 +54,20 @@ struct settings {
   struct ip_endpoint host4, host6;     // the source of sockets that are not bound
 };
 
-// A destination that somebody announced as listening.
+// A destination that a peer announced as listening.
 struct announcement {
   __u32 peer;
   __u32 flags;
 };
 
-// Why a connection goes where it goes. The order is that of the checks.
+// What was decided for a connect, and why. The order is that of the checks.
 enum verdict {
   VERDICT_CARRIED = 0,
   VERDICT_OWN = 1, // the daemon's own socket
   VERDICT_NO_RULE = 2,
   VERDICT_DENIED = 3, // a rule says so
   VERDICT_DAEMON_DOWN = 4,
-  VERDICT_NOT_ANNOUNCED = 5, // nobody says that it listens
+  VERDICT_NOT_ANNOUNCED = 5, // no peer says that it listens
   VERDICT_NO_MEMORY = 6,
   VERDICT_SHORTCUT = 7, // to another program of this host, past TCP where that is possible
   VERDICT_SKMSG = 8,    // to be taken over once it is established
@@ -99,7 +99,7 @@ struct event {
   struct connection connection; // of a connect
 };
 
-// What the daemon hears of connections that proxy sockets stand for (bpf/skmsg.bpf.c).
+// What the daemon is told of connections that proxy sockets stand for (bpf/skmsg.bpf.c).
 enum proxy_event_kind { PROXY_OPENED = 1, PROXY_CLOSED = 2 };
 
 struct proxy_event {
@@ -109,7 +109,7 @@ struct proxy_event {
   struct ip_endpoint local, remote;
 };
 
-enum proxy_request_kind { PROXY_REQUEST_OFFER = 1, PROXY_REQUEST_LOOK = 2, PROXY_REQUEST_DELIVERED = 3 };
+enum proxy_request_kind { PROXY_REQUEST_OFFER = 1, PROXY_REQUEST_READ = 2, PROXY_REQUEST_DELIVERED = 3 };
 
 // What the daemon asks or says of a proxy socket, through the program skmsg_ask.
 struct proxy_request {
@@ -119,7 +119,7 @@ struct proxy_request {
   __u32 queued; // in the answer: bytes that wait for this program to read them
 };
 
-// Connections that a program here accepts and that the daemon takes over, because the caller's daemon does so as well.
+// Connections that a program here accepts and that the daemon takes over, because the client's daemon does so as well.
 struct proxy_target {
   struct ip_endpoint server;
   __u32 client[4];

@@ -1,6 +1,6 @@
 // Why a connection is or is not carried: the checks in the order in which the kernel made them, and the one that decided.
 
-import { formatIpEndpoint } from './endpoint.ts';
+import { formatIpEndpoint } from './ip-endpoint.ts';
 import { actions, type Connection, type Rule, type RuleSet, ruleFlags, verdicts } from './layouts.ts';
 import { formatRule, type PortRange, type SteerRule } from './rules.ts';
 import type { Verdict } from './steering.ts';
@@ -25,7 +25,7 @@ export const verdictWords: Readonly<Record<Verdict, string>> = {
   noRule: 'plain TCP: no rule is about it',
   denied: 'plain TCP: a rule says so',
   daemonDown: 'plain TCP: no daemon was serving',
-  notAnnounced: 'plain TCP: nobody announced that the destination listens',
+  notAnnounced: 'plain TCP: no peer announced that the destination listens',
   noMemory: 'plain TCP: the kernel had no memory to remember it',
   shortcut: 'by shortcut to a program of this host, where both ends take part',
   skmsg: 'taken over by skmsg once established',

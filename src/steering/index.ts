@@ -1,7 +1,6 @@
 // Whose connections are carried, and how they reach the daemon.
 
 export { ConnectionMaps, type TakenConnection } from './connection-maps.ts';
-export { addressOf, endpointOf, formatIpEndpoint, parseIpEndpoint } from './endpoint.ts';
 export {
   type Check,
   type Explanation,
@@ -13,8 +12,9 @@ export {
   type Which,
 } from './explain.ts';
 export { followListeners, type ListenerFollower } from './follow-listeners.ts';
+export { addressOf, endpointOf, formatIpEndpoint, parseIpEndpoint } from './ip-endpoint.ts';
 export { type Connection, type Event, eventKinds, type IpEndpoint, verdicts } from './layouts.ts';
-export { ListenerTable, ownAddresses, reachableAt, scanListeners } from './listeners.ts';
+export { ownAddresses } from './listeners.ts';
 export { type MethodName, tryMethods } from './object.ts';
 export { folderOf, listInstances, type PinnedInstance, removeInstance, sweepInstances } from './pins.ts';
 export { ProxyConnection, type ProxyConnectionSpec } from './proxy-connection.ts';

@@ -53,7 +53,7 @@ export const proxyEventKinds = {
 
 export const proxyRequestKinds = {
   offer: 1,
-  look: 2,
+  read: 2,
   delivered: 3,
 } as const;
 

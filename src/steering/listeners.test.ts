@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
-import { formatIpEndpoint, parseIpEndpoint } from './endpoint.ts';
-import { ListenerTable, parseListeners, reachableAt, scanListeners } from './listeners.ts';
+import { formatIpEndpoint, parseIpEndpoint } from './ip-endpoint.ts';
+import { parseListeners, reachableAt, scanListeners } from './listeners.ts';
 
 const header = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n';
 
@@ -30,10 +30,12 @@ test('a real listener is found, and gone when it is closed', async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as { port: number };
-  const table = new ListenerTable(() => scanListeners().filter((one) => one.port === port));
-  assert.deepEqual(table.refresh().added.map(formatIpEndpoint), [`127.0.0.1:${port}`]);
-  assert.deepEqual(table.refresh(), { added: [], removed: [] });
+  const found = (): string[] =>
+    scanListeners()
+      .filter((listener) => listener.port === port)
+      .map(formatIpEndpoint);
+  assert.deepEqual(found(), [`127.0.0.1:${port}`]);
   server.close();
   await once(server, 'close');
-  assert.deepEqual(table.refresh().removed.map(formatIpEndpoint), [`127.0.0.1:${port}`]);
+  assert.deepEqual(found(), []);
 });

@@ -1,15 +1,15 @@
-// Who listens on this host, as the kernel has it: a table at the start, and again whenever something has changed.
+// The listeners of this host, from the kernel's tables, and where other hosts reach them.
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
-import { addressWords, formatIpEndpoint, hostOf } from './endpoint.ts';
+import { addressWords, formatIpEndpoint, hostOf } from './ip-endpoint.ts';
 import type { IpEndpoint } from './layouts.ts';
 
 const LISTEN = '0A';
 const MAX_KNOWN = 4096;
 const anyAddress = new Set(['0.0.0.0', '::']);
 
-/** Lines of /proc/net/tcp or tcp6, in the state of a listener, but for sockets whose inodes are left out. */
+/** The listeners in /proc/net/tcp or tcp6, without sockets whose inodes are left out. */
 export function parseListeners(text: string, isLeftOut?: (inode: string) => boolean): readonly IpEndpoint[] {
   const listeners: IpEndpoint[] = [];
   for (const line of text.split('\n').slice(1)) {
@@ -24,9 +24,9 @@ export function parseListeners(text: string, isLeftOut?: (inode: string) => bool
   return listeners;
 }
 
-/** All listeners of this network namespace. */
+/** All listeners of this network namespace; several sockets at one address and port are one listener. */
 export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly IpEndpoint[] {
-  return ['/proc/thread-self/net/tcp', '/proc/thread-self/net/tcp6'].flatMap((file) => {
+  const found = ['/proc/thread-self/net/tcp', '/proc/thread-self/net/tcp6'].flatMap((file) => {
     try {
       return parseListeners(readFileSync(file, 'utf8'), isLeftOut);
     } catch {
@@ -34,11 +34,12 @@ export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly 
       return [];
     }
   });
+  return [...new Map(found.map((listener) => [formatIpEndpoint(listener), listener])).values()];
 }
 
-/** This process's own listeners: a daemon's control connection and its devices listen, too. */
+/** This process's own listeners: a daemon listens for peers, and its devices do. */
 export class OwnListeners {
-  /** By inode: a process has thousands of sockets, so each listener is looked for only once. */
+  /** By inode. A process has thousands of sockets, so each listener is looked up only once. */
   readonly #known = new Map<string, boolean>();
 
   has(inode: string): boolean {
@@ -65,46 +66,20 @@ function ownSockets(): ReadonlySet<string> {
   return inodes;
 }
 
-/** Where others reach a listener: one that listens everywhere, at each of this host's addresses. */
-export function reachableAt(
-  listener: IpEndpoint,
-  addresses: readonly string[] = ownAddresses(),
-): readonly IpEndpoint[] {
+/** Where other hosts reach a listener: one on every address is reached at each address of this host. */
+export function reachableAt(listener: IpEndpoint, addresses: readonly string[]): readonly IpEndpoint[] {
   const host = hostOf(listener.address);
   if (!anyAddress.has(host)) return [listener];
-  // A socket on :: takes IPv4 as well, unless told otherwise; who asks in vain is refused as by plain TCP.
+  // A socket on :: accepts IPv4, too, unless it has IPV6_V6ONLY; then a carried connect is refused as by plain TCP.
   return addresses
     .filter((address) => host === '::' || !address.includes(':'))
     .map((address) => ({ address: addressWords(address), port: listener.port }));
 }
 
-/** Of all interfaces but the loopback, without those that only one link knows. */
+/** The addresses of all interfaces but the loopback, without link-local ones. */
 export function ownAddresses(): readonly string[] {
   return Object.values(networkInterfaces())
     .flatMap((list) => list ?? [])
     .filter(({ internal, address }) => !internal && !address.startsWith('fe80'))
     .map(({ address }) => address);
-}
-
-/** The set of listeners, kept up to date by whoever hears of changes. */
-export class ListenerTable {
-  readonly #scan: () => readonly IpEndpoint[];
-  #known = new Map<string, IpEndpoint>();
-
-  constructor(scan: () => readonly IpEndpoint[] = scanListeners) {
-    this.#scan = scan;
-  }
-
-  get all(): readonly IpEndpoint[] {
-    return [...this.#known.values()];
-  }
-
-  /** Looks again. What has come and what has gone. */
-  refresh(): { readonly added: readonly IpEndpoint[]; readonly removed: readonly IpEndpoint[] } {
-    const now = new Map(this.#scan().map((endpoint) => [formatIpEndpoint(endpoint), endpoint]));
-    const added = [...now].filter(([key]) => !this.#known.has(key)).map(([, endpoint]) => endpoint);
-    const removed = [...this.#known].filter(([key]) => !now.has(key)).map(([, endpoint]) => endpoint);
-    this.#known = now;
-    return { added, removed };
-  }
 }

@@ -11,7 +11,7 @@ const connect: Method = {
   hooks: [],
   daemonHooks: [],
   verdicts: [],
-  calls: [],
+  runnable: [],
   maps: [],
   pins: [],
 };

@@ -13,14 +13,14 @@ export interface Method {
   readonly daemonHooks: readonly string[];
   /** Programs on maps of sockets. */
   readonly verdicts: readonly (readonly [program: string, map: string])[];
-  /** Programs that user space runs. */
-  readonly calls: readonly string[];
+  /** Programs that user space runs by the bpf system call. */
+  readonly runnable: readonly string[];
   readonly maps: readonly string[];
-  /** Maps that are looked at from outside, besides those of the daemon. */
+  /** Maps that are pinned besides those of every instance. */
   readonly pins: readonly string[];
-  /** Its hooks wait until somebody uses the method: they would run for every packet. */
+  /** Its hooks are attached only when the method is used, because they run for every packet. */
   readonly isOnDemand?: true;
-  /** What loading alone does not show: why it would not work here, or null. */
+  /** Tries what loading alone does not show: the reason why the method does not work here, or null. */
   readonly trial?: (object: BpfObject) => string | null;
 }
 
@@ -29,14 +29,14 @@ const connect: Method = {
   hooks: ['steer_connect4', 'steer_connect6', 'steer_getpeername4', 'steer_getpeername6', 'steer_sockops'],
   daemonHooks: [],
   verdicts: [],
-  calls: ['steer_whoami'],
+  runnable: ['steer_whoami'],
   maps: [
     'settings',
     'no_rules',
     'rules',
     'announced',
     'steered',
-    'callers',
+    'true_clients',
     'sockets',
     'congestion',
     'recent',
@@ -49,11 +49,11 @@ const connect: Method = {
 const shortcut: Method = {
   name: 'shortcut',
   hooks: ['shortcut_sockops'],
-  daemonHooks: ['shortcut_door_sockops'],
+  daemonHooks: ['shortcut_daemon_sockops'],
   verdicts: [['shortcut_message', 'shortcut_sockets']],
-  calls: ['shortcut_trial'],
-  maps: ['wanted', 'shortcut_sockets', 'links', 'memberships', 'shortcut_counts', 'trial_sockets', 'trial_charge'],
-  pins: ['wanted', 'shortcut_sockets', 'links', 'shortcut_counts'],
+  runnable: ['shortcut_trial'],
+  maps: ['connecting', 'shortcut_sockets', 'joined', 'memberships', 'shortcut_counts', 'trial_sockets', 'trial_charge'],
+  pins: ['connecting', 'shortcut_sockets', 'joined', 'shortcut_counts'],
   trial: tryShortcut,
 };
 
@@ -63,13 +63,13 @@ const skmsg: Method = {
   hooks: ['skmsg_sockops', 'skmsg_gate'],
   daemonHooks: [],
   verdicts: [['skmsg_message', 'intercepted_sockets']],
-  calls: ['skmsg_ask'],
+  runnable: ['skmsg_ask'],
   maps: [
     'intercepted_sockets',
     'free_sockets',
     'socket_association',
     'proxy_numbers',
-    'proxied_calls',
+    'proxied_connects',
     'proxy_targets',
     'new_sk',
     'skmsg_counts',
@@ -77,7 +77,7 @@ const skmsg: Method = {
   pins: ['intercepted_sockets', 'free_sockets', 'socket_association', 'proxy_targets', 'skmsg_counts'],
 };
 
-/** Without the first nothing works. */
+/** The first is needed by all others. */
 const [first, ...others]: readonly [Method, ...Method[]] = [connect, shortcut, skmsg];
 
 export interface LoadedMethods {
@@ -87,7 +87,7 @@ export interface LoadedMethods {
   readonly missing: ReadonlyMap<string, string>;
 }
 
-/** As many methods as the kernel takes: all of them at once if it can be, or else one by one. */
+/** Loads all methods at once if the kernel takes them, or else as many of them as it takes. */
 export function loadMethods(bytes: Uint8Array): LoadedMethods {
   const all = [first, ...others];
   const object = tryToLoad(bytes, all, new Map());
@@ -123,11 +123,11 @@ function tryToLoad(bytes: Uint8Array, chosen: readonly Method[], missing: Map<st
 }
 
 function load(bytes: Uint8Array, chosen: readonly Method[]): BpfObject {
-  const programs = chosen.flatMap(({ hooks, daemonHooks, verdicts, calls }) => [
+  const programs = chosen.flatMap(({ hooks, daemonHooks, verdicts, runnable }) => [
     ...hooks,
     ...daemonHooks,
     ...verdicts.map(([name]) => name),
-    ...calls,
+    ...runnable,
   ]);
   // Constants of the object are a map, too.
   const maps = [...chosen.flatMap((method) => method.maps), 'steer.rodata'];

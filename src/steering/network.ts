@@ -2,7 +2,7 @@
 
 import { isIPv4, isIPv6 } from 'node:net';
 import { UsageError } from '../errors.ts';
-import { addressWords, hostOf, isMapped } from './endpoint.ts';
+import { addressWords, hostOf, isMapped } from './ip-endpoint.ts';
 
 export interface Network {
   readonly address: readonly number[];

@@ -1,7 +1,7 @@
-// Where steering lives in the BPF file system: a folder for each instance with its maps and links, which outlive whoever
-// made them, and an empty folder in it whose name says who serves it now.
+// The pins of steering in the BPF file system: a folder for each instance with its maps and BPF links, which outlive the
+// process that made them, and in it an empty folder whose name says which process serves it.
 //
-// Names there may have no dots, and files are BPF objects only.
+// Names in that file system may have no dots, and files are BPF objects only.
 
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmdirSync, unlinkSync } from 'node:fs';
@@ -17,7 +17,7 @@ const namePattern = /^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$/;
 
 export function checkInstance(name: string): string {
   if (namePattern.test(name)) return name;
-  throw new UsageError(`an instance called '${name}': expected up to 32 of a-z, 0-9 and -`);
+  throw new UsageError(`invalid instance name '${name}': use a-z, 0-9 and '-' (at most 32)`);
 }
 
 function parentFolder(): string {
@@ -44,7 +44,7 @@ export function ensureBpfFilesystem(): void {
   }
 }
 
-/** Objects under names that nobody looks for, until they are published together. */
+/** Objects pinned in a folder of another name, until they are published together. */
 export class PinsAside implements Disposable {
   readonly #instance: string;
   readonly #token = `${ownerPrefix}${ownerToken(currentOwner())}`;
@@ -68,7 +68,7 @@ export class PinsAside implements Disposable {
     pinBpf(fd, join(this.#folder, name));
   }
 
-  /** In place of what the instance had; that is gone afterwards. `isServed`: by this process, until it ends. */
+  /** Replaces what the instance had. `isServed`: this process serves it, until it ends. */
   publish(isServed: boolean): void {
     if (this.#folder === null) return;
     const target = folderOf(this.#instance);
@@ -91,7 +91,7 @@ export class PinsAside implements Disposable {
   }
 }
 
-/** Takes the links' last names away, which detaches them, and the maps'. False when there was nothing. */
+/** Unpins the BPF links, which detaches them, and the maps. False when there was nothing. */
 export function removeInstance(instance: string): boolean {
   return removeFolder(folderOf(instance));
 }
@@ -132,7 +132,7 @@ function entriesOf(folder: string): readonly string[] {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT' || code === 'ENOTDIR') return [];
-    throw forbidden(`look into ${folder}`, error);
+    throw forbidden(`read ${folder}`, error);
   }
 }
 

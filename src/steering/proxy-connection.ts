@@ -10,7 +10,7 @@ import {
   writeProxyRequest,
 } from './layouts.ts';
 
-/** What the kernel's half knows of a proxy socket; undefined when the program's socket is gone. */
+/** Asks the BPF programs about a proxy socket; undefined when the program's socket is gone. */
 export function askProxy(
   object: BpfObject,
   proxy: number,
@@ -31,7 +31,7 @@ export interface ProxyConnectionSpec {
   readonly remote: Address;
   /** The program connected; else it accepted. */
   readonly isClient: boolean;
-  /** So many bytes may wait for the program to read them. */
+  /** How many bytes may wait for the program to read them. */
   readonly creditBytes: number;
 }
 
@@ -58,9 +58,9 @@ export class ProxyConnection implements Disposable {
     return this.#isClosed;
   }
 
-  /** How much may be sent now: the kernel itself would take everything. Undefined when the program is gone. */
+  /** How much may be sent now; the kernel itself would take everything. Undefined when the program is gone. */
   roomBytes(): number | undefined {
-    const seen = askProxy(this.#object, this.spec.proxy, 'look');
+    const seen = askProxy(this.#object, this.spec.proxy, 'read');
     return seen && Math.max(0, this.spec.creditBytes - seen.queued);
   }
 
@@ -72,13 +72,13 @@ export class ProxyConnection implements Disposable {
     return this.spec.socket.send(memory, offset, length);
   }
 
-  /** So many more bytes of this program are where they belong. Its FIN waits until all of them are. */
+  /** So many more bytes of this program were delivered. Its FIN is held until all of them are. */
   delivered(bytes: number): void {
     this.#deliveredBytes += bytes;
     askProxy(this.#object, this.spec.proxy, 'delivered', this.#deliveredBytes);
   }
 
-  /** Should the program still be there, its next send fails. */
+  /** If the program is still there, its next send fails. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

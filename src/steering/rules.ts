@@ -122,25 +122,20 @@ function place(network: Network = everywhere, ports: readonly PortRange[] | unde
   return text.includes(':') ? `[${text}]:${ranges}` : `${text}:${ranges}`;
 }
 
-/** A rule with several ranges of ports becomes several in the kernel. `sources` says which rule each came from. */
-export function compileRules(
-  rules: readonly SteerRule[],
-  generation: number,
-): { readonly set: RuleSet; readonly sources: readonly number[] } {
+/** As the kernel has them: a rule with several ranges of ports becomes several. */
+export function compileRules(rules: readonly SteerRule[], generation: number): RuleSet {
   const compiled: Rule[] = [];
-  const sources: number[] = [];
-  for (const [index, rule] of rules.entries()) {
+  for (const rule of rules) {
     for (const to of rule.ports ?? [ALL_PORTS]) {
       for (const from of rule.sourcePorts ?? [ALL_PORTS]) {
         compiled.push(compileRule(rule, to, from));
-        sources.push(index);
       }
     }
   }
   if (compiled.length > MAX_RULES) {
     throw new UsageError(`${compiled.length} rules and port ranges: at most ${MAX_RULES} are possible`);
   }
-  return { set: { count: compiled.length, generation, rules: compiled }, sources };
+  return { count: compiled.length, generation, rules: compiled };
 }
 
 function compileRule(rule: SteerRule, to: PortRange, from: PortRange): Rule {

@@ -1,16 +1,16 @@
-// Whether the shortcut's rules can hold on this kernel: tried with two sockets of this process, at load.
+// Tries at load, with two sockets of this process, whether this kernel can run the shortcut.
 //
-// The credit rule needs redirected bytes to be charged to their receiver's queue (sk_rmem_alloc), which kernels do since
-// about 6.15; and what was redirected must survive the connection's end until it is read (5.16).
+// Credit needs redirected bytes to be charged to the receiver's queue (sk_rmem_alloc), which kernels do since about 6.15.
+// Redirected bytes must also stay readable after the connection has ended (5.16).
 
 import { SystemError } from '../errors.ts';
 import { type BpfObject, ip, SharedMemory, Socket } from '../native/index.ts';
 
 const MESSAGE_BYTES = 1000;
-/** Not 127.0.0.1, whose ports others may have used up. */
+/** Not 127.0.0.1, whose ports other programs may have used up. */
 const HOST = '127.86.52.17';
 /** Loopback answers within the call; a busy machine may take a little longer. */
-const PATIENCE_MS = 1000;
+const TIMEOUT_MS = 1000;
 
 /** Why the shortcut would not work here; null when it does. */
 export function tryShortcut(object: BpfObject): string | null {
@@ -32,7 +32,7 @@ function tryWith(object: BpfObject, undo: DisposableStack): string | null {
   for (const [key, { fd }] of [sender, receiver].entries()) sockets.update(word64(key), word64(fd));
 
   sender.send(memory, 0, MESSAGE_BYTES);
-  // One byte back makes the program look at who sends it.
+  // A message of one byte makes the program read what its sender's queue was charged.
   receiver.send(memory, 0, 1);
   const charged = new Uint8Array(4);
   charge.lookup(new Uint8Array(4), charged);
@@ -53,19 +53,19 @@ function connectedPair(undo: DisposableStack): readonly [Socket, Socket] {
   using listener = Socket.stream('ipv4');
   listener.bind(ip(HOST, 0));
   listener.listen(1);
-  const caller = undo.use(Socket.stream('ipv4'));
-  caller.connect(listener.localAddress);
-  let callee: Socket | undefined;
+  const client = undo.use(Socket.stream('ipv4'));
+  client.connect(listener.localAddress);
+  let server: Socket | undefined;
   within('a connection to itself', () => {
-    callee ??= listener.accept();
-    return callee !== undefined;
+    server ??= listener.accept();
+    return server !== undefined;
   });
-  if (callee === undefined) throw new SystemError(-110, 'accept4', HOST);
-  return [caller, undo.use(callee)];
+  if (server === undefined) throw new SystemError(-110, 'accept4', HOST);
+  return [client, undo.use(server)];
 }
 
 function within(what: string, isSo: () => boolean): void {
-  const deadlineMs = performance.now() + PATIENCE_MS;
+  const deadlineMs = performance.now() + TIMEOUT_MS;
   while (!isSo()) if (performance.now() > deadlineMs) throw new SystemError(-110, 'wait for', what);
 }
 

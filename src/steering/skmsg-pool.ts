@@ -1,12 +1,12 @@
-// The pool of proxy sockets behind `skmsg`: they wait in the kernel for connections to stand for, and are made anew as
-// they are taken.
+// The pool of proxy sockets behind `skmsg`: they wait in the kernel for connections to stand for, and those that are taken
+// are replaced by new ones.
 //
 // A proxy socket is one end of a connection of the daemon with itself; the other end is only kept. None is used twice:
 // what one program left unread must not reach another.
 
 import { SystemError, UsageError } from '../errors.ts';
 import { type BpfMap, type BpfObject, FdWatch, formatAddress, ip, RingBuffer, Socket } from '../native/index.ts';
-import { addressOf, addressWords } from './endpoint.ts';
+import { addressOf, addressWords } from './ip-endpoint.ts';
 import {
   type IpEndpoint,
   PROXY_REQUEST_BYTES,
@@ -42,9 +42,9 @@ interface Pair {
 
 /** Above all socket cookies of the kernel, and exact in a double. */
 const FIRST_PROXY = 2 ** 52;
-/** Not 127.0.0.1, whose ports others may have used up. */
+/** Not 127.0.0.1, whose ports other programs may have used up. */
 const HOST = '127.86.52.18';
-const PATIENCE_MS = 1000;
+const TIMEOUT_MS = 1000;
 const EVENTS_BYTES = 1 << 20;
 const MAX_SIZE = 8192;
 
@@ -142,7 +142,7 @@ export class SkmsgPool implements Disposable {
       return;
     }
     const pair = this.#free.get(event.proxy);
-    if (pair === undefined) return; // of a pool before this one
+    if (pair === undefined) return; // the proxy socket of an earlier pool
     this.#free.delete(event.proxy);
     const spec = {
       proxy: event.proxy,
@@ -182,9 +182,9 @@ export class SkmsgPool implements Disposable {
     using undo = new DisposableStack();
     const near = undo.use(Socket.stream('ipv4'));
     near.connect(this.#listener.localAddress);
-    const deadlineMs = performance.now() + PATIENCE_MS;
+    const deadlineMs = performance.now() + TIMEOUT_MS;
     for (;;) {
-      // It comes from this process: nobody else's connection may take its place.
+      // Another process may connect here, too: only the connection of `near` is taken.
       const far = this.#listener.accept();
       if (far !== undefined && formatAddress(far.peerAddress) === formatAddress(near.localAddress)) {
         undo.move();

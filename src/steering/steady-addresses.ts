@@ -17,7 +17,7 @@ export class SteadyAddresses {
   }
 
   /** Those of interfaces that work, and those seen before that are still this host's. */
-  look(): readonly string[] {
+  read(): readonly string[] {
     const now = this.#list();
     const silent = this.#known.filter((address) => !now.includes(address) && isOwn(address));
     this.#known = [...now, ...silent];

@@ -14,7 +14,7 @@ import {
   RingBuffer,
 } from '../native/index.ts';
 import { ConnectionMaps, type TakenConnection } from './connection-maps.ts';
-import { endpointBytes, endpointOf } from './endpoint.ts';
+import { endpointBytes, endpointOf } from './ip-endpoint.ts';
 import {
   ANNOUNCEMENT_BYTES,
   type Event,
@@ -48,10 +48,10 @@ export interface Service {
 
 export type Verdict = keyof typeof verdicts;
 
-const mapNames = ['settings', 'rules', 'announced', 'steered', 'callers', 'verdicts', 'events'] as const;
+const mapNames = ['settings', 'rules', 'announced', 'steered', 'true_clients', 'verdicts', 'events'] as const;
 type MapName = (typeof mapNames)[number];
 
-/** A daemon that has not said so for this long is taken for dead. */
+/** A daemon that has not renewed its deadline for this long counts as dead. */
 const ALIVE_NS = 1_000_000_000;
 const BEAT_MS = 200;
 const EVENTS_BYTES = 1 << 20;
@@ -84,11 +84,11 @@ export class Steering implements Disposable {
   #isPinned = false;
   #hasPoolHooks = false;
 
-  /** Loads aside, publishes at once: all of it, or nothing. `isServed`: it goes when this process goes. */
+  /** Loads and pins everything aside, then publishes it by one rename. `isServed`: a sweep removes it once this process is dead. */
   static create(options: SteeringOptions, isServed = true): Steering {
     using undo = new DisposableStack();
     const cgroup = cgroupPath(options.cgroup);
-    // Wrong rules are told before anything is loaded.
+    // Throws for wrong rules before anything is loaded.
     compileRules(options.rules, 0);
     const loaded = loadMethods(readObject());
     const object = undo.use(loaded.object);
@@ -101,7 +101,7 @@ export class Steering implements Disposable {
     const daemon = own === null ? null : undo.use(Fd.open(own, constants.O_RDONLY | constants.O_DIRECTORY));
     for (const { hooks, daemonHooks, verdicts: onMaps, pins: kept, isOnDemand } of loaded.methods) {
       for (const name of kept) pins.pin(object.mapFd(name), name);
-      // First what is done with sockets, then what puts them there.
+      // The programs on a map of sockets are attached before the hooks that put sockets into it.
       for (const [program, map] of onMaps) pinAttachment(pins, object.attachToMap(program, map), program);
       if (isOnDemand) continue;
       for (const hook of hooks) pins.pin(object.attach(hook, target.fd).fd, hook);
@@ -129,11 +129,11 @@ export class Steering implements Disposable {
       rules: open('rules'),
       announced: open('announced'),
       steered: open('steered'),
-      callers: open('callers'),
+      true_clients: open('true_clients'),
       verdicts: open('verdicts'),
       events: open('events'),
     };
-    this.#connections = new ConnectionMaps(this.#maps.steered, this.#maps.callers);
+    this.#connections = new ConnectionMaps(this.#maps.steered, this.#maps.true_clients);
     this.#events = undo.use(new RingBuffer(object.mapFd('events'), EVENTS_BYTES));
     this.#undo = undo.move();
   }
@@ -145,7 +145,7 @@ export class Steering implements Disposable {
   /** Exchanges all rules at once; connections that are open stay as they are. */
   setRules(rules: readonly SteerRule[]): void {
     checkMethods(rules, this.#loaded);
-    const { set } = compileRules(rules, ++this.#generation);
+    const set = compileRules(rules, ++this.#generation);
     const map = BpfMap.create({
       type: 'array',
       name: 'rule_set',
@@ -165,7 +165,7 @@ export class Steering implements Disposable {
     this.#rules = rules;
   }
 
-  /** From now on connections are steered, for as long as this process says so several times a second. */
+  /** Connections are steered from now on, for as long as this process renews its deadline several times a second. */
   serve(service: Service): void {
     const at = (one: Service['ipv4'], port: boolean): IpEndpoint =>
       one === undefined ? noIpEndpoint : { address: endpointOf(asAddress(one)).address, port: port ? one.port : 0 };
@@ -201,7 +201,7 @@ export class Steering implements Disposable {
     this.#maps.settings.update(firstKey, bytes);
   }
 
-  /** A peer says that somebody listens there: connects to it may be carried. */
+  /** A peer announced that a program listens there: connects to it may be carried. */
   announce(endpoint: IpEndpoint, peer = 0): void {
     const bytes = new Uint8Array(ANNOUNCEMENT_BYTES);
     writeAnnouncement(new DataView(bytes.buffer), 0, { peer, flags: 0 });
@@ -212,12 +212,12 @@ export class Steering implements Disposable {
     this.#maps.announced.delete(endpointBytes(endpoint));
   }
 
-  /** What a connection that was just accepted is about; undefined when it was not steered here. Only once. */
+  /** Takes what is known of a connection that was just accepted; undefined for an unsteered one. */
   take(client: Address): TakenConnection | undefined {
     return this.#connections.take(client);
   }
 
-  /** Before calling a server from `local`: whom the server shall see. */
+  /** Call it before connecting to a server from `local`: the server is to see `client`. */
   setTrueClient(local: Address, client: Address): void {
     this.#connections.setTrueClient(local, client);
   }
@@ -248,7 +248,7 @@ export class Steering implements Disposable {
     return Object.fromEntries(counts);
   }
 
-  /** The proxy sockets that rules with `skmsg` need. Close it before this. */
+  /** The proxy sockets that rules with `skmsg` need. Close the pool before the steering. */
   openSkmsgPool(options?: SkmsgPoolOptions): SkmsgPool {
     const reason = this.#loaded.missing.get('skmsg');
     if (reason !== undefined) throw new UnsupportedError(`a pool of proxy sockets: this kernel cannot: ${reason}`);
@@ -259,7 +259,7 @@ export class Steering implements Disposable {
     return pool;
   }
 
-  /** Not pinned: without this process there is no pool, and nothing for them to do. */
+  /** These hooks are not pinned: without this process there is no pool. */
   #attachPoolHooks(): void {
     using target = Fd.open(this.cgroup, constants.O_RDONLY | constants.O_DIRECTORY);
     for (const { hooks, isOnDemand } of this.#loaded.methods) {
@@ -268,7 +268,7 @@ export class Steering implements Disposable {
     this.#hasPoolHooks = true;
   }
 
-  /** Messages that took the shortcut, and those of the same connections that went by TCP. Null where there is none. */
+  /** Messages that took the shortcut, and those of the same connections that went by TCP. Null where the method is missing. */
   shortcutCounters(): { readonly redirected: number; readonly byTcp: number } | null {
     if (!this.#loaded.methods.some(({ name }) => name === 'shortcut')) return null;
     using map = this.#object.openMap('shortcut_counts');
@@ -292,7 +292,7 @@ export class Steering implements Disposable {
     this.#object.close();
   }
 
-  /** Lets go without detaching: the instance stays. */
+  /** Closes without detaching: the instance stays. */
   leave(): void {
     this.#isPinned = false;
     this.close();

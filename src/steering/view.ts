@@ -1,4 +1,4 @@
-// An instance as anybody can see it: what is pinned, read by another process than the daemon.
+// A pinned instance as other processes than the daemon can read it.
 
 import { join } from 'node:path';
 import { MillraceError } from '../errors.ts';
@@ -28,7 +28,7 @@ export class SteeringView implements Disposable {
 
   constructor(instance: string) {
     this.instance = instance;
-    // So that an instance that is not there is told at once.
+    // Throws at once for an instance that is not there.
     this.#map('settings');
   }
 
@@ -52,7 +52,7 @@ export class SteeringView implements Disposable {
     return readSettings(new DataView(value.buffer), 0);
   }
 
-  /** Whether a daemon says that it serves. */
+  /** Whether a daemon has renewed its deadline in time. */
   get isServed(): boolean {
     return this.settings.deadlineNs > monotonicNs();
   }

@@ -12,7 +12,7 @@ import { ShortcutWorld } from './shortcut/shortcut-world.ts';
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;
 const GIGABYTE = 1_000_000_000;
 const MOST_HELD_KIB = 32 * 1024;
-const nothing = { wanted: 0, shortcut_sockets: 0, links: 0 };
+const nothing = { connecting: 0, shortcut_sockets: 0, joined: 0 };
 
 interface Stalled {
   readonly sentAtRest: number;
@@ -144,7 +144,7 @@ describe('the shortcut', { skip }, () => {
     assert.ok(redirected > 200);
   });
 
-  test('an answer arrives whole at a caller that has ended its half', async () => {
+  test('an answer arrives whole at a client that has ended its half', async () => {
     const { said, redirected } = await world.take<{ right: number }>('halfclose', 100);
     assert.equal(said.right, 100);
     assert.ok(redirected >= 300);
@@ -209,7 +209,7 @@ describe('the shortcut', { skip }, () => {
     });
     world.steering.setRules(parseRules('pass'));
     for (let round = 0; round < 8; round++) {
-      world.flow.env = { FLOW_CALLER_PORT: String(7001 + round), FLOW_CALLEE_PORT: '7000' };
+      world.flow.env = { FLOW_CLIENT_PORT: String(7001 + round), FLOW_SERVER_PORT: '7000' };
       const streams = [world.plain, world.short].map((host, index) =>
         world.flow.run<{ bytes: number }>(host, '127.0.0.1', 'stream', 5_000_000, 90 + index, 'level', 'pauses'),
       );
@@ -227,8 +227,8 @@ describe('the shortcut', { skip }, () => {
       rules: parseRules('shortcut'),
     });
     world.steering.setRules(parseRules('pass'));
-    // The callers' numbers are the same each time; the callees' are when both are called in the same 64 ns.
-    world.flow.env = { FLOW_CALLER_PORT: '10000', FLOW_CALLEE_PORT: '7000', FLOW_FIRST_SEQ: '1000000' };
+    // The clients' numbers are the same each time; the servers' are when both accept in the same 64 ns.
+    world.flow.env = { FLOW_CLIENT_PORT: '10000', FLOW_SERVER_PORT: '7000', FLOW_FIRST_SEQ: '1000000' };
     const start = Math.round(Number(process.hrtime.bigint()) / 1e6) + 300;
     const meetings = [world.plain, world.short].map((host, index) =>
       world.flow.run<{ right: number; wrong: number }>(host, '127.0.0.1', 'meet', 10_000, start, 0.3, index),

@@ -1,4 +1,4 @@
-// Tests of `skmsg`, the first seed's method: what works through proxy sockets, and what does not, as measured.
+// Tests of `skmsg`: what works through proxy sockets, and what does not, as measured.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
@@ -35,7 +35,7 @@ describe('connections that proxy sockets stand for', { skip }, () => {
     }
   });
 
-  test('messages go to the relay and from it, both ways', async () => {
+  test('messages go to proxy sockets and from them, both ways', async () => {
     const count = await toProxyDuring(async () => {
       await world.run('roundtrip', 500, 64);
     });
@@ -116,23 +116,23 @@ describe('connections that proxy sockets stand for', { skip }, () => {
 
   test('connections with the same addresses and sequence numbers, in two network namespaces, are not mixed up', async () => {
     const { env } = world.flow;
-    const pairs = world.relay.pairs;
-    // The callers' numbers are the same each time, and both connect at once.
-    world.flow.env = { ...env, FLOW_CALLER_PORT: '10000', FLOW_FIRST_SEQ: '1000000' };
+    const pairs = world.carrier.pairs;
+    // The clients' numbers are the same each time, and both connect at once.
+    world.flow.env = { ...env, FLOW_CLIENT_PORT: '10000', FLOW_FIRST_SEQ: '1000000' };
     const start = Math.round(Number(process.hrtime.bigint()) / 1e6) + 300;
     const meetings = [world.host, world.other].map((host, index) =>
       world.flow.run<{ right: number; wrong: number }>(host, '127.0.0.1', 'meet', 750, start, 2, index),
     );
     world.flow.env = env;
     for (const { right, wrong } of await Promise.all(meetings)) assert.deepEqual([right > 0, wrong], [true, 0]);
-    assert.ok(world.relay.pairs > pairs, 'none was taken over');
+    assert.ok(world.carrier.pairs > pairs, 'none was taken over');
     await eventually('all proxy sockets are free', () => world.pool.takenCount === 0 && world.pool.freeCount === 64);
-    // None of them waits for a callee that will never come: all 64 can be had at once.
-    const [before, earlier] = [world.relay.pairs, world.pool.counters()];
+    // None of them waits for a server that will never come: all 64 can be had at once.
+    const [before, earlier] = [world.carrier.pairs, world.pool.counters()];
     const crowd = world.run('crowd', 32);
     standStill(500); // no refill while they connect
     await crowd;
-    assert.equal(world.relay.pairs - before, 32);
+    assert.equal(world.carrier.pairs - before, 32);
     assert.equal(world.pool.counters().noProxy, earlier.noProxy);
   });
 
@@ -141,11 +141,11 @@ describe('connections that proxy sockets stand for', { skip }, () => {
     const script = `
       const net = require('net');
       const server = net.createServer((socket) => socket.on('data', () => {}).on('error', () => {})).listen(${SERVER_PORT}, () => {
-        const caller = net.connect(${SERVER_PORT}, '127.0.0.1', () => {
-          caller.write('before', () => console.log('sent'));
-          process.stdin.once('data', () => caller.write('after'));
+        const client = net.connect(${SERVER_PORT}, '127.0.0.1', () => {
+          client.write('before', () => console.log('sent'));
+          process.stdin.once('data', () => client.write('after'));
         });
-        caller.on('error', ({ code }) => { console.log('error', code); process.exit(); });
+        client.on('error', ({ code }) => { console.log('error', code); process.exit(); });
       });`;
     const child = other.host.spawn(process.execPath, ['-e', script], { stdio: ['pipe', 'pipe', 'inherit'] });
     try {
@@ -153,7 +153,7 @@ describe('connections that proxy sockets stand for', { skip }, () => {
       child.stdout?.on('data', (chunk: Buffer) => lines.push(chunk.toString()));
       await eventually('the program has sent', () => lines.join('').includes('sent'));
       await eventually('both ends are taken over', () => other.pool.takenCount === 2);
-      other.relay[Symbol.dispose]();
+      other.carrier[Symbol.dispose]();
       other.pool.close();
       child.stdin?.write('go\n');
       await eventually('the program hears of it', () => lines.join('').includes('error EACCES'));

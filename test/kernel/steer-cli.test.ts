@@ -52,7 +52,11 @@ describe('millrace steer', () => {
         exitCode.usage,
         /there is no cgroup/,
       ],
-      [['up', '--instance', 'Not.A.Name', '--rule', 'connect', '--cgroup', '/'], exitCode.usage, /an instance called/],
+      [
+        ['up', '--instance', 'Not.A.Name', '--rule', 'connect', '--cgroup', '/'],
+        exitCode.usage,
+        /invalid instance name/,
+      ],
       [['down', instance], exitCode.notRunning, /there is no steering called/],
       [['show', instance], exitCode.notRunning, /there is no steering called/],
       [['explain', '--instance', instance, '1'], exitCode.notRunning, /there is no steering called/],

@@ -5,20 +5,20 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MillraceError, UnsupportedError } from '../../src/errors.ts';
 import { findProgram, type Host } from '../../src/lab/index.ts';
-import type { Acceptor } from './steer-peers.ts';
+import type { ServerAddress } from './steer-peers.ts';
 import { LineProgram } from './steer-program.ts';
 
 interface HaproxyHop {
   readonly host: Host;
-  readonly listen: Acceptor;
-  readonly next: Acceptor;
+  readonly listen: ServerAddress;
+  readonly next: ServerAddress;
 }
 
 const LOOK_MS = 20;
 const PATIENCE_MS = 10_000;
 
 /** As a careful operator would: no logs, one thread as the daemons have one lane, room for all, nothing that times out. */
-export function haproxyConfig(listen: Acceptor, next: Acceptor): string {
+export function haproxyConfig(listen: ServerAddress, next: ServerAddress): string {
   return `global
   nbthread 1
   maxconn 8000

@@ -9,7 +9,7 @@ import type { DaemonStatus } from '../../src/status/index.ts';
 import { removeInstance } from '../../src/steering/index.ts';
 import { LabDaemon } from '../worlds/index.ts';
 import { HaproxyPair } from './proxy-haproxy.ts';
-import type { Acceptor, PeerHosts } from './steer-peers.ts';
+import type { PeerHosts, ServerAddress } from './steer-peers.ts';
 
 export const wires = ['shm', 'roce', 'tcp'] as const;
 export type Wire = (typeof wires)[number];
@@ -81,7 +81,7 @@ export class ProxyWorld implements PeerHosts, AsyncDisposable {
   }
 
   /** Where the client calls to go by that path. */
-  door(path: ProxyPath): Acceptor {
+  door(path: ProxyPath): ServerAddress {
     return path === 'haproxy' ? at(this.client, haproxyPorts.near) : at(this.server, serverPorts[path]);
   }
 
@@ -138,7 +138,7 @@ async function settled<T>(promises: readonly Promise<T>[]): Promise<readonly T[]
   return Promise.all(promises);
 }
 
-function at(host: Host, port: number): Acceptor {
+function at(host: Host, port: number): ServerAddress {
   return { address: host.ipv4, port };
 }
 

@@ -26,8 +26,8 @@ export interface PeerHosts {
   readonly server: Host;
 }
 
-/** Where the client calls. */
-export interface Acceptor {
+/** Where the client connects. */
+export interface ServerAddress {
   readonly address: string;
   readonly port: number;
 }
@@ -89,8 +89,8 @@ export class SteerPeers implements AsyncDisposable {
     this.#undo = undo;
   }
 
-  /** The figure that the client gives. `at`: a port of the server, unless another door leads there. */
-  async run({ kind, amount, ms }: PeerJob, at: number | Acceptor, signal: AbortSignal): Promise<number> {
+  /** The figure that the client gives. `at`: a port of the server, or where else the client is to connect. */
+  async run({ kind, amount, ms }: PeerJob, at: number | ServerAddress, signal: AbortSignal): Promise<number> {
     const { address, port } = typeof at === 'number' ? { address: this.#address, port: at } : at;
     this.#client.write(`${kind} ${address} ${port} ${amount} ${Math.ceil(ms)}`);
     const figure = Number(await this.#client.line(signal));

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MillraceError } from '../../src/errors.ts';
 import type { Host } from '../../src/lab/index.ts';
-import type { Acceptor, SteerPeers } from './steer-peers.ts';
+import type { ServerAddress, SteerPeers } from './steer-peers.ts';
 
 /** Nothing moves any more. */
 const REST_MS = 500;
@@ -48,7 +48,7 @@ export interface Stall extends Holders {
 }
 
 /** MiB, the most that was seen while the receiver stood still. */
-export async function heldMiB(stall: Stall, at: number | Acceptor): Promise<number> {
+export async function heldMiB(stall: Stall, at: number | ServerAddress): Promise<number> {
   const { peers, offeredMiB, stallMs, signal } = stall;
   const restingBytes = stall.restingBytes ?? (await heldBytes(stall));
   await peers.run({ kind: 'stall', amount: offeredMiB, ms: REST_MS }, at, signal);

@@ -46,11 +46,11 @@ static void *send_later(void *argument) {
 static void waitall(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
   const struct ends ends = connect_ends(address);
-  struct delayed delayed = {.fd = ends.caller, .delay_ms = 50, .count = 2, .length = 100};
+  struct delayed delayed = {.fd = ends.client, .delay_ms = 50, .count = 2, .length = 100};
   pthread_t thread;
   pthread_create(&thread, NULL, send_later, &delayed);
   char bytes[200];
-  const ssize_t n = recv(ends.callee, bytes, sizeof(bytes), MSG_WAITALL);
+  const ssize_t n = recv(ends.server, bytes, sizeof(bytes), MSG_WAITALL);
   pthread_join(thread, NULL);
   printf("{\"received\":%zd}\n", n);
 }
@@ -68,7 +68,7 @@ static void waitall_stream(const char *address, int argc, char **argv) {
       uint64_t next = 1 + draw(&random, draw(&random, 2) ? 100 : 200000);
       if (next > (uint64_t)BLOCK * BLOCKS - sent) next = (uint64_t)BLOCK * BLOCKS - sent;
       fill(bytes, next, sent, SEED);
-      send_all(ends.caller, bytes, next);
+      send_all(ends.client, bytes, next);
       sent += next;
       if (draw(&random, 100) == 0) pause_ms(2);
     }
@@ -78,7 +78,7 @@ static void waitall_stream(const char *address, int argc, char **argv) {
   int is_whole = 1;
   while (received < (uint64_t)BLOCK * BLOCKS) {
     if (received % (4 * BLOCK) == 0) pause_ms(20);
-    const ssize_t n = recv(ends.callee, bytes, BLOCK - received % BLOCK, MSG_WAITALL);
+    const ssize_t n = recv(ends.server, bytes, BLOCK - received % BLOCK, MSG_WAITALL);
     if (n < 0 && errno == EAGAIN) continue;
     if (n <= 0 || !is_right(bytes, (size_t)n, received, SEED)) break;
     received += (uint64_t)n;
@@ -96,12 +96,12 @@ static void lowat(const char *address, int argc, char **argv) {
   const bool is_after = argc == 1 && strcmp(argv[0], "after") == 0;
   const int least = 100;
   char bytes[200] = {0};
-  if (is_after) send_all(ends.caller, bytes, 10);
-  setsockopt(ends.callee, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least));
-  if (!is_after) send_all(ends.caller, bytes, 10);
-  const bool is_early = is_readable(ends.callee, 100);
-  send_all(ends.caller, bytes, 90);
-  const bool is_late = is_readable(ends.callee, 1000);
+  if (is_after) send_all(ends.client, bytes, 10);
+  setsockopt(ends.server, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least));
+  if (!is_after) send_all(ends.client, bytes, 10);
+  const bool is_early = is_readable(ends.server, 100);
+  send_all(ends.client, bytes, 90);
+  const bool is_late = is_readable(ends.server, 1000);
   printf("{\"isReadableBelow\":%s,\"isReadableAt\":%s}\n", is_early ? "true" : "false", is_late ? "true" : "false");
 }
 
@@ -111,10 +111,10 @@ static void splices(const char *address, int argc, char **argv) {
   const struct ends ends = connect_ends(address);
   int pipes[2];
   must(pipe(pipes) == 0, "pipe");
-  send_all(ends.caller, "0123456789", 10);
-  const bool readable = is_readable(ends.callee, 1000);
-  set_nonblocking(ends.callee);
-  const ssize_t n = splice(ends.callee, NULL, pipes[1], NULL, 10, SPLICE_F_NONBLOCK);
+  send_all(ends.client, "0123456789", 10);
+  const bool readable = is_readable(ends.server, 1000);
+  set_nonblocking(ends.server);
+  const ssize_t n = splice(ends.server, NULL, pipes[1], NULL, 10, SPLICE_F_NONBLOCK);
   printf("{\"isReadable\":%s,\"spliced\":%zd,\"error\":\"%s\"}\n", readable ? "true" : "false", n,
          name_of(n < 0 ? errno : 0));
 }
@@ -126,12 +126,12 @@ static void zerocopy(const char *address, int argc, char **argv) {
   int port = 0;
   const int listener = listen_at(address, &port);
   if (is_before) setsockopt(listener, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on));
-  const int caller = call(address, port), callee = accept(listener, NULL, NULL);
-  setsockopt(callee, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on));
+  const int client = connect_to(address, port), server = accept(listener, NULL, NULL);
+  setsockopt(server, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on));
   static uint8_t bytes[65536];
-  const ssize_t n = send(callee, bytes, sizeof(bytes), MSG_ZEROCOPY);
-  const bool is_received = receive_all(caller, bytes, sizeof(bytes));
-  struct pollfd waits = {.fd = callee, .events = 0};
+  const ssize_t n = send(server, bytes, sizeof(bytes), MSG_ZEROCOPY);
+  const bool is_received = receive_all(client, bytes, sizeof(bytes));
+  struct pollfd waits = {.fd = server, .events = 0};
   const bool is_completed = poll(&waits, 1, 500) == 1 && (waits.revents & POLLERR);
   printf("{\"sent\":%zd,\"isReceived\":%s,\"isCompleted\":%s}\n", n, is_received ? "true" : "false",
          is_completed ? "true" : "false");
@@ -142,11 +142,11 @@ static void info(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
   const struct ends ends = connect_ends(address);
   char bytes[1000] = {0};
-  send_all(ends.caller, bytes, sizeof(bytes));
-  receive_all(ends.callee, bytes, sizeof(bytes));
+  send_all(ends.client, bytes, sizeof(bytes));
+  receive_all(ends.server, bytes, sizeof(bytes));
   struct tcp_info told = {0};
   socklen_t length = sizeof(told);
-  getsockopt(ends.callee, IPPROTO_TCP, TCP_INFO, &told, &length);
+  getsockopt(ends.server, IPPROTO_TCP, TCP_INFO, &told, &length);
   printf("{\"bytesReceived\":%llu}\n", (unsigned long long)told.tcpi_bytes_received);
 }
 
@@ -154,13 +154,13 @@ static void info(const char *address, int argc, char **argv) {
 static void fionread(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
   const struct ends ends = connect_ends(address);
-  send_all(ends.caller, "0123456789", 10);
-  is_readable(ends.callee, 1000);
+  send_all(ends.client, "0123456789", 10);
+  is_readable(ends.server, 1000);
   int waiting = -1;
-  ioctl(ends.callee, FIONREAD, &waiting);
+  ioctl(ends.server, FIONREAD, &waiting);
   char bytes[20];
-  const ssize_t peeked = recv(ends.callee, bytes, sizeof(bytes), MSG_PEEK);
-  const ssize_t read = recv(ends.callee, bytes, sizeof(bytes), 0);
+  const ssize_t peeked = recv(ends.server, bytes, sizeof(bytes), MSG_PEEK);
+  const ssize_t read = recv(ends.server, bytes, sizeof(bytes), 0);
   printf("{\"waiting\":%d,\"peeked\":%zd,\"received\":%zd}\n", waiting, peeked, read);
 }
 
@@ -168,16 +168,16 @@ static void fionread(const char *address, int argc, char **argv) {
 static void urgent(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
   const struct ends ends = connect_ends(address);
-  send_all(ends.caller, "ab", 2);
-  must(send(ends.caller, "!", 1, MSG_OOB) == 1, "send urgent");
-  send_all(ends.caller, "cd", 2);
+  send_all(ends.client, "ab", 2);
+  must(send(ends.client, "!", 1, MSG_OOB) == 1, "send urgent");
+  send_all(ends.client, "cd", 2);
   pause_ms(50);
   char byte = 0, bytes[10] = {0};
-  const bool is_urgent = recv(ends.callee, &byte, 1, MSG_OOB) == 1 && byte == '!';
+  const bool is_urgent = recv(ends.server, &byte, 1, MSG_OOB) == 1 && byte == '!';
   size_t at = 0;
-  set_nonblocking(ends.callee);
+  set_nonblocking(ends.server);
   for (;;) {
-    const ssize_t n = recv(ends.callee, bytes + at, sizeof(bytes) - 1 - at, 0);
+    const ssize_t n = recv(ends.server, bytes + at, sizeof(bytes) - 1 - at, 0);
     if (n <= 0) break;
     at += (size_t)n;
   }
@@ -198,10 +198,10 @@ static void blocked_reset(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
   struct ends ends = connect_ends(address);
   pthread_t thread;
-  pthread_create(&thread, NULL, reset_later, &ends.caller);
+  pthread_create(&thread, NULL, reset_later, &ends.client);
   char byte;
-  const int first = recv(ends.callee, &byte, 1, 0) < 0 ? errno : 0;
-  const int second = recv(ends.callee, &byte, 1, 0) < 0 ? errno : 0;
+  const int first = recv(ends.server, &byte, 1, 0) < 0 ? errno : 0;
+  const int second = recv(ends.server, &byte, 1, 0) < 0 ? errno : 0;
   pthread_join(thread, NULL);
   printf("{\"first\":\"%s\",\"second\":\"%s\"}\n", name_of(first), name_of(second));
 }
@@ -214,17 +214,17 @@ static void full_send(const char *address, int argc, char **argv) {
   const pid_t child = fork();
   if (child == 0) {
     pause_ms(200);
-    while (is_readable(ends.callee, 300))
-      must(recv(ends.callee, bytes, sizeof(bytes), 0) > 0, "recv");
-    send_all(ends.callee, "!", 1);
+    while (is_readable(ends.server, 300))
+      must(recv(ends.server, bytes, sizeof(bytes), 0) > 0, "recv");
+    send_all(ends.server, "!", 1);
     _exit(0);
   }
-  while (send(ends.caller, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+  while (send(ends.client, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
   }
   char byte = 0;
   bool is_spurious = false;
   ssize_t n;
-  while ((n = recv(ends.caller, &byte, 1, 0)) < 0 && errno == EAGAIN)
+  while ((n = recv(ends.client, &byte, 1, 0)) < 0 && errno == EAGAIN)
     is_spurious = true;
   wait(NULL);
   printf("{\"received\":%zd,\"isSpurious\":%s}\n", n, is_spurious ? "true" : "false");
@@ -234,11 +234,11 @@ static void full_send(const char *address, int argc, char **argv) {
 static void unread_close(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
   const struct ends ends = connect_ends(address);
-  send_all(ends.caller, "0123456789", 10);
-  is_readable(ends.callee, 1000);
-  close(ends.callee);
+  send_all(ends.client, "0123456789", 10);
+  is_readable(ends.server, 1000);
+  close(ends.server);
   char byte;
-  const ssize_t n = recv(ends.caller, &byte, 1, 0);
+  const ssize_t n = recv(ends.client, &byte, 1, 0);
   printf("{\"received\":%zd,\"error\":\"%s\"}\n", n, name_of(n < 0 ? errno : 0));
 }
 
@@ -250,24 +250,24 @@ static void short_read(const char *address, int argc, char **argv) {
   const pid_t child = fork();
   static uint8_t bytes[100000];
   if (child == 0) {
-    close(ends.callee);
+    close(ends.server);
     for (int sent = 0; sent < TOTAL; sent += 65536)
-      send_all(ends.caller, bytes, 65536);
+      send_all(ends.client, bytes, 65536);
     _exit(0);
   }
-  close(ends.caller);
-  set_nonblocking(ends.callee);
+  close(ends.client);
+  set_nonblocking(ends.server);
   pause_ms(500);
   const int epoll = epoll_create1(0);
   struct epoll_event event = {.events = EPOLLIN | EPOLLET};
-  must(epoll_ctl(epoll, EPOLL_CTL_ADD, ends.callee, &event) == 0, "epoll_ctl");
+  must(epoll_ctl(epoll, EPOLL_CTL_ADD, ends.server, &event) == 0, "epoll_ctl");
   uint64_t received = 0;
   bool is_stuck = false;
   while (received < TOTAL && !is_stuck) {
     is_stuck = epoll_wait(epoll, &event, 1, 1000) != 1;
     ssize_t n;
     do {
-      n = recv(ends.callee, bytes, sizeof(bytes), 0);
+      n = recv(ends.server, bytes, sizeof(bytes), 0);
       if (n > 0) received += (uint64_t)n;
     } while (n == (ssize_t)sizeof(bytes));
   }

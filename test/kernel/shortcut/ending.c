@@ -33,7 +33,7 @@ static void closes(const char *address, int argc, char **argv) {
   int right = 0;
   for (int round = 0; round < atoi(argv[0]); round++) {
     const struct ends ends = connect_ends(address);
-    const int from = round % 2 ? ends.caller : ends.callee, to = round % 2 ? ends.callee : ends.caller;
+    const int from = round % 2 ? ends.client : ends.server, to = round % 2 ? ends.server : ends.client;
     const uint32_t length = 1 + draw(&random, 1 << 19);
     for (uint32_t sent = 0; sent < length;) {
       uint32_t next = 1 + draw(&random, 65536);
@@ -70,18 +70,18 @@ static void halfclose(const char *address, int argc, char **argv) {
     const struct ends ends = connect_ends(address);
     const uint32_t length = 1000 + (uint32_t)round * 997;
     fill(bytes, 1000, 0, SEED);
-    send_all(ends.caller, bytes, 1000);
-    // Half of the answer before the caller ends its half, the rest after.
+    send_all(ends.client, bytes, 1000);
+    // Half of the answer before the client ends its half, the rest after.
     fill(bytes, length, 0, SEED);
-    send_all(ends.callee, bytes, length / 2);
-    must(shutdown(ends.caller, SHUT_WR) == 0, "shutdown");
+    send_all(ends.server, bytes, length / 2);
+    must(shutdown(ends.client, SHUT_WR) == 0, "shutdown");
     uint8_t request[2000];
-    const bool is_asked = drain(ends.callee, request) == 1000;
-    send_all(ends.callee, bytes + length / 2, length - length / 2);
-    close(ends.callee);
-    wait_for_end(ends.caller);
-    right += is_asked && drain(ends.caller, bytes) == length;
-    close(ends.caller);
+    const bool is_asked = drain(ends.server, request) == 1000;
+    send_all(ends.server, bytes + length / 2, length - length / 2);
+    close(ends.server);
+    wait_for_end(ends.client);
+    right += is_asked && drain(ends.client, bytes) == length;
+    close(ends.client);
   }
   printf("{\"right\":%d}\n", right);
 }
@@ -92,14 +92,14 @@ static void reset(const char *address, int argc, char **argv) {
   const struct linger now = {.l_onoff = 1, .l_linger = 0};
   const struct ends ends = connect_ends(address);
   char bytes[100] = {0};
-  send_all(ends.caller, bytes, sizeof(bytes));
-  setsockopt(ends.caller, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-  close(ends.caller);
-  const ssize_t first = recv(ends.callee, bytes, sizeof(bytes), 0);
+  send_all(ends.client, bytes, sizeof(bytes));
+  setsockopt(ends.client, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+  close(ends.client);
+  const ssize_t first = recv(ends.server, bytes, sizeof(bytes), 0);
   const int first_errno = first < 0 ? errno : 0;
-  const ssize_t second = recv(ends.callee, bytes, sizeof(bytes), 0);
+  const ssize_t second = recv(ends.server, bytes, sizeof(bytes), 0);
   const int second_errno = second < 0 ? errno : 0;
-  const int third_errno = send(ends.callee, bytes, 1, MSG_NOSIGNAL) < 0 ? errno : 0;
+  const int third_errno = send(ends.server, bytes, 1, MSG_NOSIGNAL) < 0 ? errno : 0;
   printf("{\"first\":%zd,\"firstError\":\"%s\",\"secondError\":\"%s\",\"sendError\":\"%s\"}\n", first,
          first_errno ? strerrorname_np(first_errno) : "", second_errno ? strerrorname_np(second_errno) : "",
          third_errno ? strerrorname_np(third_errno) : "");
@@ -113,13 +113,13 @@ static void death(const char *address, int argc, char **argv) {
   fill(bytes, MOST, 0, SEED);
   const pid_t child = fork();
   if (child == 0) {
-    close(ends.callee);
-    send_all(ends.caller, bytes, 500000);
+    close(ends.server);
+    send_all(ends.client, bytes, 500000);
     raise(SIGKILL);
   }
-  close(ends.caller);
+  close(ends.client);
   waitpid(child, NULL, 0);
-  printf("{\"received\":%llu}\n", (unsigned long long)drain(ends.callee, bytes));
+  printf("{\"received\":%llu}\n", (unsigned long long)drain(ends.server, bytes));
 }
 
 // crowd COUNT: open at once, each with three messages each way
@@ -127,29 +127,29 @@ static void crowd(const char *address, int argc, char **argv) {
   must(argc == 1, "crowd COUNT");
   const int count = atoi(argv[0]);
   struct ends *all = calloc((size_t)count, sizeof(*all));
-  int port = chosen_number("FLOW_CALLEE_PORT"), right = 0;
+  int port = chosen_number("FLOW_SERVER_PORT"), right = 0;
   const int listener = listen_at(address, &port);
   for (int i = 0; i < count; i++) {
-    all[i].caller = call(address, port);
-    all[i].callee = accept(listener, NULL, NULL);
-    must(all[i].callee >= 0, "accept");
+    all[i].client = connect_to(address, port);
+    all[i].server = accept(listener, NULL, NULL);
+    must(all[i].server >= 0, "accept");
   }
   for (int round = 0; round < 3; round++) {
     for (int i = 0; i < count; i++) {
       const int number = i * 3 + round;
-      send_all(all[i].caller, &number, sizeof(number));
-      send_all(all[i].callee, &number, sizeof(number));
+      send_all(all[i].client, &number, sizeof(number));
+      send_all(all[i].server, &number, sizeof(number));
     }
     for (int i = 0; i < count; i++) {
       int number[2] = {-1, -1};
-      receive_all(all[i].callee, &number[0], sizeof(int));
-      receive_all(all[i].caller, &number[1], sizeof(int));
+      receive_all(all[i].server, &number[0], sizeof(int));
+      receive_all(all[i].client, &number[1], sizeof(int));
       right += number[0] == i * 3 + round && number[1] == number[0];
     }
   }
   for (int i = 0; i < count; i++) {
-    close(i % 2 ? all[i].caller : all[i].callee);
-    close(i % 2 ? all[i].callee : all[i].caller);
+    close(i % 2 ? all[i].client : all[i].server);
+    close(i % 2 ? all[i].server : all[i].client);
   }
   printf("{\"right\":%d}\n", right);
 }
@@ -157,21 +157,21 @@ static void crowd(const char *address, int argc, char **argv) {
 // again: one socket, connected twice; what nobody read the first time must not turn up
 static void again(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
-  int port = chosen_number("FLOW_CALLEE_PORT");
+  int port = chosen_number("FLOW_SERVER_PORT");
   const int listener = listen_at(address, &port);
-  const int caller = call(address, port), first = accept(listener, NULL, NULL);
+  const int client = connect_to(address, port), first = accept(listener, NULL, NULL);
   send_all(first, "old", 3);
   const struct sockaddr none = {.sa_family = AF_UNSPEC};
-  must(connect(caller, &none, sizeof(none)) == 0, "disconnect");
+  must(connect(client, &none, sizeof(none)) == 0, "disconnect");
   close(first);
   struct sockaddr_storage to;
   socklen_t length = sizeof(to);
   getsockname(listener, (struct sockaddr *)&to, &length);
-  must(connect(caller, (struct sockaddr *)&to, length) == 0, "connect again");
+  must(connect(client, (struct sockaddr *)&to, length) == 0, "connect again");
   const int second = accept(listener, NULL, NULL);
   char bytes[8] = {0};
   send_all(second, "new", 3);
-  const ssize_t n = recv(caller, bytes, sizeof(bytes) - 1, 0);
+  const ssize_t n = recv(client, bytes, sizeof(bytes) - 1, 0);
   printf("{\"received\":\"%s\",\"length\":%zd}\n", bytes, n);
 }
 

@@ -13,7 +13,7 @@ const LIMIT_MS = 100_000;
 export class FlowProgram implements Disposable {
   readonly file: string;
   /**
-   * FLOW_CALLER_PORT and FLOW_CALLEE_PORT choose the ports, FLOW_FIRST_SEQ the caller's first sequence number,
+   * FLOW_CLIENT_PORT and FLOW_SERVER_PORT choose the ports, FLOW_FIRST_SEQ the client's first sequence number,
    * FLOW_RECEIVE_BUFFER the buffer of one that stands still.
    */
   env: Readonly<Record<string, string>> = {};

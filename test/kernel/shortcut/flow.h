@@ -8,7 +8,7 @@
 
 // Both ends of a new connection to a listener at that address, of this process. Blocking.
 struct ends {
-  int caller, callee;
+  int client, server;
 };
 
 struct scenario {
@@ -22,8 +22,8 @@ extern const struct scenario stream_scenarios[], stall_scenarios[], ending_scena
 void must(bool is_so, const char *what);
 int chosen_number(const char *name);
 int listen_at(const char *address, int *port);
-int call(const char *address, int port);
-// call() connects at this time of now_ms(), when it is still to come.
+int connect_to(const char *address, int port);
+// connect_to() connects at this time of now_ms(), when it is still to come.
 extern double connect_at_ms;
 struct ends connect_ends(const char *address);
 void set_nonblocking(int fd);

@@ -67,13 +67,13 @@ static void choose_first_seq(int fd, unsigned first_seq) {
   must(setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &off, sizeof(off)) == 0, "TCP_REPAIR");
 }
 
-int call(const char *address, int port) {
+int connect_to(const char *address, int port) {
   struct sockaddr_storage to, from;
   const socklen_t length = parse(address, port, &to);
   const int fd = socket(to.ss_family, SOCK_STREAM, 0), on = 1;
   must(fd >= 0, "socket");
-  if (chosen_number("FLOW_CALLER_PORT")) {
-    parse(address, chosen_number("FLOW_CALLER_PORT"), &from);
+  if (chosen_number("FLOW_CLIENT_PORT")) {
+    parse(address, chosen_number("FLOW_CLIENT_PORT"), &from);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     must(bind(fd, (struct sockaddr *)&from, length) == 0, "bind");
   }
@@ -86,13 +86,13 @@ int call(const char *address, int port) {
 }
 
 struct ends connect_ends(const char *address) {
-  int port = chosen_number("FLOW_CALLEE_PORT");
+  int port = chosen_number("FLOW_SERVER_PORT");
   const int on = 1, listener = listen_at(address, &port);
-  const int caller = call(address, port), callee = accept(listener, NULL, NULL);
-  must(callee >= 0, "accept");
-  setsockopt(callee, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const int client = connect_to(address, port), server = accept(listener, NULL, NULL);
+  must(server >= 0, "accept");
+  setsockopt(server, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   close(listener);
-  return (struct ends){.caller = caller, .callee = callee};
+  return (struct ends){.client = client, .server = server};
 }
 
 void set_nonblocking(int fd) {

@@ -53,7 +53,7 @@ export class ShortcutWorld implements AsyncDisposable {
 
   /** How many entries the method's maps have. */
   entries(): Readonly<Record<string, number>> {
-    const names = ['wanted', 'shortcut_sockets', 'links'];
+    const names = ['connecting', 'shortcut_sockets', 'joined'];
     return Object.fromEntries(
       names.map((name) => {
         using map = BpfMap.openPinned(join('/sys/fs/bpf/millrace', this.steering.instance, name));

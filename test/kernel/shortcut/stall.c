@@ -56,16 +56,16 @@ static void stall(const char *address, int argc, char **argv) {
   const int stall_ms = atoi(argv[3]);
   const struct ends ends = connect_ends(address);
   const int buffer = chosen_number("FLOW_RECEIVE_BUFFER");
-  if (buffer) setsockopt(ends.callee, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
+  if (buffer) setsockopt(ends.server, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
   struct progress *progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   const long before = kernel_kib();
   const pid_t sender = fork();
   if (sender == 0) {
-    close(ends.callee);
-    offer(ends.caller, total, (size_t)atoi(argv[2]), argv[0], progress);
+    close(ends.server);
+    offer(ends.client, total, (size_t)atoi(argv[2]), argv[0], progress);
     _exit(0);
   }
-  close(ends.caller);
+  close(ends.client);
   // Until it has come to rest.
   for (uint64_t last = ~0ull; progress->sent != last;) {
     last = progress->sent;
@@ -87,7 +87,7 @@ static void stall(const char *address, int argc, char **argv) {
   uint8_t *bytes = malloc(1 << 20);
   double last = now_ms(), longest = 0;
   for (;;) {
-    const ssize_t n = recv(ends.callee, bytes, 1 << 20, 0);
+    const ssize_t n = recv(ends.server, bytes, 1 << 20, 0);
     if (n < 0 && errno == EAGAIN) continue;
     if (n <= 0) break;
     must(is_right(bytes, (size_t)n, received, SEED), "wrong bytes");

@@ -98,8 +98,8 @@ static void stream(const char *address, int argc, char **argv) {
   side->is_edge = strcmp(argv[2], "edge") == 0;
   side->is_paused = strcmp(argv[3], "pauses") == 0;
   const pid_t child = fork();
-  side->fd = child == 0 ? ends.callee : ends.caller;
-  close(child == 0 ? ends.caller : ends.callee);
+  side->fd = child == 0 ? ends.server : ends.client;
+  close(child == 0 ? ends.client : ends.server);
   side->send_seed = child == 0 ? seed : seed + 1;
   side->receive_seed = child == 0 ? seed + 1 : seed;
   side->random = (uint64_t)seed * 2 + (child == 0);
@@ -119,19 +119,19 @@ static void roundtrip(const char *address, int argc, char **argv) {
   uint8_t bytes[65536];
   memset(bytes, 0, sizeof(bytes));
   if (fork() == 0) {
-    close(ends.caller);
-    while (receive_all(ends.callee, bytes, length))
-      send_all(ends.callee, bytes, length);
+    close(ends.client);
+    while (receive_all(ends.server, bytes, length))
+      send_all(ends.server, bytes, length);
     _exit(0);
   }
-  close(ends.callee);
+  close(ends.server);
   const double start = now_ms();
   for (int i = 0; i < count; i++) {
-    send_all(ends.caller, bytes, length);
-    must(receive_all(ends.caller, bytes, length), "the stream ended early");
+    send_all(ends.client, bytes, length);
+    must(receive_all(ends.client, bytes, length), "the stream ended early");
   }
   printf("{\"roundTripUs\":%.3f}\n", (now_ms() - start) * 1e3 / count);
-  close(ends.caller);
+  close(ends.client);
   wait(NULL);
 }
 
@@ -143,19 +143,19 @@ static void bulk(const char *address, int argc, char **argv) {
   const struct ends ends = connect_ends(address);
   static uint8_t bytes[1 << 20];
   if (fork() == 0) {
-    close(ends.callee);
+    close(ends.server);
     for (uint64_t sent = 0; sent < total; sent += length)
-      send_all(ends.caller, bytes, length);
+      send_all(ends.client, bytes, length);
     _exit(0);
   }
-  close(ends.caller);
-  set_nonblocking(ends.callee);
+  close(ends.client);
+  set_nonblocking(ends.server);
   const double start = now_ms();
   uint64_t received = 0;
   for (;;) {
-    struct pollfd waits = {.fd = ends.callee, .events = POLLIN};
+    struct pollfd waits = {.fd = ends.server, .events = POLLIN};
     poll(&waits, 1, -1);
-    const ssize_t n = recv(ends.callee, bytes, 128 << 10, 0);
+    const ssize_t n = recv(ends.server, bytes, 128 << 10, 0);
     if (n == 0) break;
     must(n > 0 || errno == EAGAIN, "recv");
     if (n > 0) received += (uint64_t)n;
@@ -177,23 +177,23 @@ static bool says(int from, int to, char name) {
 // namespaces do the same at once. Who is late leaves times out.
 static void meet(const char *address, int argc, char **argv) {
   must(argc == 4, "meet TIMES START_MS EVERY_MS NAME");
-  const int times = atoi(argv[0]), first_port = chosen_number("FLOW_CALLER_PORT");
+  const int times = atoi(argv[0]), first_port = chosen_number("FLOW_CLIENT_PORT");
   const double start = atof(argv[1]), every = atof(argv[2]);
-  int right = 0, wrong = 0, port = chosen_number("FLOW_CALLEE_PORT");
+  int right = 0, wrong = 0, port = chosen_number("FLOW_SERVER_PORT");
   const int listener = listen_at(address, &port);
   for (int next = 0; next < times && !wrong; next++) {
     const double passed = (now_ms() - start) / every;
     if (passed > next) next = (int)passed + 1;
     char text[16];
     snprintf(text, sizeof(text), "%d", first_port + next);
-    setenv("FLOW_CALLER_PORT", text, 1);
+    setenv("FLOW_CLIENT_PORT", text, 1);
     connect_at_ms = start + next * every;
-    const int caller = call(address, port), callee = accept(listener, NULL, NULL);
-    const bool is_so = says(caller, callee, argv[3][0]) && says(callee, caller, argv[3][0]);
+    const int client = connect_to(address, port), server = accept(listener, NULL, NULL);
+    const bool is_so = says(client, server, argv[3][0]) && says(server, client, argv[3][0]);
     right += is_so;
     wrong += !is_so;
-    close(caller);
-    close(callee);
+    close(client);
+    close(server);
   }
   printf("{\"right\":%d,\"wrong\":%d}\n", right, wrong);
 }

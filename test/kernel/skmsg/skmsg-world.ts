@@ -1,4 +1,4 @@
-// A host of a lab, or two, whose connections to a few ports are taken over, with a relay of this process between their ends.
+// A host of a lab, or two, whose connections to a few ports are taken over, with a carrier in this process between their ends.
 
 import { randomBytes } from 'node:crypto';
 import { dirname } from 'node:path';
@@ -6,7 +6,7 @@ import { type Host, Lab } from '../../../src/lab/index.ts';
 import { parseIpEndpoint, parseRules, type SkmsgPool, Steering } from '../../../src/steering/index.ts';
 import { temporaryRunDir } from '../fixtures/lab-world.ts';
 import { FlowProgram } from '../shortcut/flow-program.ts';
-import { LocalRelay } from './local-relay.ts';
+import { LocalCarrier } from './local-carrier.ts';
 
 export const SERVER_PORT = 7000;
 
@@ -17,7 +17,7 @@ export class SkmsgWorld implements AsyncDisposable {
   readonly flow: FlowProgram;
   readonly steering: Steering;
   readonly pool: SkmsgPool;
-  readonly relay: LocalRelay;
+  readonly carrier: LocalCarrier;
   readonly #undo: AsyncDisposableStack;
 
   static async create(poolSize = 64, steered: 'one host' | 'both hosts' = 'one host'): Promise<SkmsgWorld> {
@@ -25,7 +25,7 @@ export class SkmsgWorld implements AsyncDisposable {
     const runDir = undo.use(temporaryRunDir());
     const lab = undo.use(await Lab.create({ runDir: runDir.path }));
     const flow = undo.use(new FlowProgram());
-    flow.env = { FLOW_CALLEE_PORT: String(SERVER_PORT) };
+    flow.env = { FLOW_SERVER_PORT: String(SERVER_PORT) };
     const instance = `skmsg-${randomBytes(4).toString('hex')}`;
     const steering = undo.use(
       Steering.create({
@@ -37,14 +37,14 @@ export class SkmsgWorld implements AsyncDisposable {
     steering.serve({});
     steering.announce(parseIpEndpoint(`127.0.0.1:${SERVER_PORT}`));
     const pool = undo.use(steering.openSkmsgPool({ size: poolSize }));
-    const relay = undo.use(new LocalRelay(pool));
-    return new SkmsgWorld([lab.host('a'), lab.host('b')], flow, { steering, pool, relay }, undo.move());
+    const carrier = undo.use(new LocalCarrier(pool));
+    return new SkmsgWorld([lab.host('a'), lab.host('b')], flow, { steering, pool, carrier }, undo.move());
   }
 
   private constructor(
     [host, other]: readonly [Host, Host],
     flow: FlowProgram,
-    parts: { readonly steering: Steering; readonly pool: SkmsgPool; readonly relay: LocalRelay },
+    parts: { readonly steering: Steering; readonly pool: SkmsgPool; readonly carrier: LocalCarrier },
     undo: AsyncDisposableStack,
   ) {
     this.host = host;
@@ -52,7 +52,7 @@ export class SkmsgWorld implements AsyncDisposable {
     this.flow = flow;
     this.steering = parts.steering;
     this.pool = parts.pool;
-    this.relay = parts.relay;
+    this.carrier = parts.carrier;
     this.#undo = undo;
   }
 

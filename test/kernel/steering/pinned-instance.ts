@@ -4,8 +4,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Host } from '../../../src/lab/index.ts';
 import { BpfMap } from '../../../src/native/index.ts';
-import { endpointBytes } from '../../../src/steering/endpoint.ts';
 import { parseIpEndpoint, verdicts } from '../../../src/steering/index.ts';
+import { endpointBytes } from '../../../src/steering/ip-endpoint.ts';
 
 const pins = '/sys/fs/bpf/millrace';
 /** SHORTCUT_REDIRECTED in bpf/shortcut.bpf.c. */

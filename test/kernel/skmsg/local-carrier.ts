@@ -1,5 +1,5 @@
-// The daemon's place, taken by the simplest thing that works: both ends of a connection are on this host, and what one
-// proxy socket receives is sent on the other's.
+// Stands in for a daemon where both ends of a connection are on this host: what one proxy socket receives is sent on the
+// other.
 
 import { type Address, FdWatch, formatAddress, SharedMemory } from '../../../src/native/index.ts';
 import type { ProxyConnection, SkmsgPool } from '../../../src/steering/index.ts';
@@ -8,11 +8,11 @@ const CHUNK_BYTES = 65_536;
 /** The kernel does not say when a program has read: it is asked again. */
 const RETRY_MS = 1;
 
-export class LocalRelay implements Disposable {
+export class LocalCarrier implements Disposable {
   carriedBytes = 0;
   pairs = 0;
   readonly #waiting = new Map<string, ProxyConnection>();
-  readonly #lanes = new Set<EventLoop>();
+  readonly #directions = new Set<Direction>();
   readonly #memory = SharedMemory.create({ sizeBytes: CHUNK_BYTES });
 
   constructor(pool: SkmsgPool) {
@@ -29,45 +29,45 @@ export class LocalRelay implements Disposable {
     }
     this.#waiting.delete(key(remote, local));
     this.pairs++;
-    const lanes = [
-      new EventLoop(this, this.#memory, connection, partner),
-      new EventLoop(this, this.#memory, partner, connection),
+    const directions = [
+      new Direction(this, this.#memory, connection, partner),
+      new Direction(this, this.#memory, partner, connection),
     ];
-    for (const lane of lanes) this.#lanes.add(lane);
+    for (const direction of directions) this.#directions.add(direction);
     const gone = new Set<ProxyConnection>();
     for (const one of [connection, partner]) {
       one.onProgramGone = () => {
         gone.add(one);
         if (gone.size < 2) return;
-        for (const lane of lanes) this.#drop(lane);
+        for (const direction of directions) this.#drop(direction);
         connection.close();
         partner.close();
       };
     }
   }
 
-  #drop(lane: EventLoop): void {
-    lane.stop();
-    this.#lanes.delete(lane);
+  #drop(direction: Direction): void {
+    direction.stop();
+    this.#directions.delete(direction);
   }
 
   [Symbol.dispose](): void {
-    for (const lane of this.#lanes) this.#drop(lane);
+    for (const direction of this.#directions) this.#drop(direction);
     this.#memory.close();
   }
 }
 
 /** One direction. */
-class EventLoop {
-  readonly #relay: LocalRelay;
+class Direction {
+  readonly #carrier: LocalCarrier;
   readonly #memory: SharedMemory;
   readonly #from: ProxyConnection;
   readonly #to: ProxyConnection;
   #watch: FdWatch | null;
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(relay: LocalRelay, memory: SharedMemory, from: ProxyConnection, to: ProxyConnection) {
-    this.#relay = relay;
+  constructor(carrier: LocalCarrier, memory: SharedMemory, from: ProxyConnection, to: ProxyConnection) {
+    this.#carrier = carrier;
     this.#memory = memory;
     this.#from = from;
     this.#to = to;
@@ -89,7 +89,7 @@ class EventLoop {
     } catch {
       // Its program is gone, and the bytes with it.
     }
-    this.#relay.carriedBytes += length;
+    this.#carrier.carriedBytes += length;
     this.#from.delivered(length);
   }
 
