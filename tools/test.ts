@@ -1,15 +1,15 @@
-// Runs the tests tier by tier and says per tier what passed, failed and was skipped, and why.
+// Runs the tests tier by tier and says of each file and tier what passed, failed and was skipped, why, and how long it took.
 //
-//   npm test                      everything, checks first
-//   npm test -- kernel e2e        these tiers
-//   npm test -- src/native/       the files of any tier whose path starts so
+//   npm test                              everything, checks first
+//   npm test -- --tier unit               one tier, or several: --tier kernel --tier e2e
+//   npm test -- src/native/ test/vm/      the files of any tier whose path starts so
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, globSync, readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import type { EventData } from 'node:test';
 import { run } from 'node:test';
-import { inspect } from 'node:util';
+import { inspect, parseArgs } from 'node:util';
 import { runChecks } from './check.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -17,11 +17,13 @@ process.chdir(root);
 // Each file of tests is a process and starts others: what one has stripped of types and compiled, the others need not.
 process.env.NODE_COMPILE_CACHE ??= join(root, 'build/compile-cache');
 
+const TEST_LIMIT_MS = 300_000;
+
 interface Tier {
   readonly name: string;
   readonly files: readonly string[];
-  /** Files at once. Tiers that measure or share the machine run one at a time, but for files that say otherwise. */
-  readonly concurrency: number;
+  /** Files at once, except those that say that they run alone. */
+  readonly slots: number;
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -31,23 +33,36 @@ interface Tally {
   readonly skipped: string[];
 }
 
+/** They take longest of their tier: started first, so that no processor waits for them in the end. */
+const longest = [
+  'src/providers/soft/survival.test.ts',
+  'src/providers/soft/conformance.test.ts',
+  'src/providers/soft/model.test.ts',
+  'src/providers/soft/faults.test.ts',
+  'test/kernel/proxy/programs.test.ts',
+  'test/kernel/proxy/behaviours.test.ts',
+  'test/kernel/steering/programs.test.ts',
+  'test/kernel/steering/behaviours.test.ts',
+  'test/vm/ibverbs.test.ts',
+  'test/vm/remoting.test.ts',
+  'test/vm/roce.test.ts',
+  'test/vm/proxy.test.ts',
+];
+
 function tiers(): Tier[] {
-  const unit = globSync('{src,workbench,tools}/**/*.test.ts').sort();
-  const inFolder = readTierFolders();
-  const sanitized = [...globSync('src/native/*.test.ts'), ...globSync('test/kernel/bpf*.test.ts')].sort();
+  const sanitized = ['src/native/*.test.ts', 'test/kernel/bpf*.test.ts'];
   return [
-    { name: 'unit', files: unit, concurrency: 2 },
-    { name: 'sanitizer', files: sanitized, concurrency: 2, env: sanitizerEnvironment() },
-    ...inFolder,
+    { name: 'unit', files: filesOf('{src,workbench,tools}/**/*.test.ts'), slots: 2 },
+    { name: 'sanitizer', files: filesOf(...sanitized), slots: 2, env: sanitizerEnvironment() },
+    { name: 'kernel', files: filesOf('test/kernel/**/*.test.ts'), slots: 2 },
+    { name: 'vm', files: filesOf('test/vm/**/*.test.ts'), slots: 2 },
+    { name: 'e2e', files: filesOf('test/e2e/**/*.test.ts'), slots: 2 },
   ];
 }
 
-/** Each folder of test/ is a tier. */
-function readTierFolders(): Tier[] {
-  const order = ['kernel', 'vm', 'e2e'];
-  return order
-    .filter((name) => existsSync(join('test', name)))
-    .map((name) => ({ name, files: globSync(`test/${name}/**/*.test.ts`).sort(), concurrency: 1 }));
+function filesOf(...patterns: readonly string[]): string[] {
+  const files = globSync(patterns).sort();
+  return [...longest.filter((file) => files.includes(file)), ...files.filter((file) => !longest.includes(file))];
 }
 
 /** The native tests again, against the addon built with AddressSanitizer and UndefinedBehaviorSanitizer. */
@@ -62,47 +77,49 @@ function sanitizerEnvironment(): Record<string, string> {
   };
 }
 
-/** In the first lines of a file of a tier that runs one at a time: it measures nothing, and mostly waits. */
-const besideOthers = /^\/\/ Runs beside other files/m;
+/** In the first lines of a file, with the reason: it measures, or it needs something that a machine has once. */
+const alonePattern = /^\/\/ Runs alone: /m;
 const HEAD_BYTES = 1000;
 
-/** First what may run two at a time, then the rest. */
-function groupsOf({ files, concurrency }: Tier): readonly { files: string[]; concurrency: number }[] {
-  if (concurrency > 1) return [{ files: [...files], concurrency }];
-  const isShared = (file: string): boolean => besideOthers.test(readFileSync(file, 'utf8').slice(0, HEAD_BYTES));
-  const shared = files.filter(isShared);
-  const alone = files.filter((file) => !shared.includes(file));
-  return [
-    { files: shared, concurrency: 2 },
-    { files: alone, concurrency: 1 },
-  ].filter((group) => group.files.length > 0);
+/** These have another owner for the moment. */
+const aloneForNow = [
+  'test/kernel/shortcut.test.ts',
+  'test/kernel/shortcut-redirect.test.ts',
+  'test/kernel/skmsg.test.ts',
+  'test/kernel/steer-cli.test.ts',
+  'test/kernel/steering/backpressure.test.ts',
+];
+
+function runsAlone(file: string): boolean {
+  if (aloneForNow.includes(file)) return true;
+  return alonePattern.test(readFileSync(file, 'utf8').slice(0, HEAD_BYTES));
 }
 
+/** First several files at once, then one by one those that run alone. */
 async function runTier(tier: Tier): Promise<Tally> {
   const tally: Tally = { passed: 0, failed: 0, skipped: [] };
-  const perFile = new Map<string, { tests: number; failed: number; ms: number }>();
-  const previous = { ...process.env };
-  Object.assign(process.env, tier.env);
-  // The children inherit the environment when they start, one after the other: restore it only at the end.
-  try {
-    for (const group of groupsOf(tier)) {
-      const stream = run({ ...group, timeout: 300_000 });
-      stream.on('test:pass', (data) => count(data, false));
-      stream.on('test:fail', (data) => count(data, true));
-      stream.on('test:stderr', ({ message }) => void process.stderr.write(message));
-      for await (const _ of stream);
-    }
-  } finally {
-    for (const name of Object.keys(tier.env ?? {})) {
-      if (previous[name] === undefined) delete process.env[name];
-      else process.env[name] = previous[name];
-    }
-  }
-  for (const [file, { tests, failed, ms }] of [...perFile].sort(([a], [b]) => a.localeCompare(b))) {
-    const seconds = (ms / 1000).toFixed(1).padStart(6);
-    process.stdout.write(`  ${failed === 0 ? '✔' : '✖'} ${seconds} s  ${String(tests).padStart(4)} tests  ${file}\n`);
-  }
+  const alone = tier.files.filter(runsAlone);
+  const queue = tier.files.filter((file) => !alone.includes(file));
+  const work = async (): Promise<void> => {
+    for (let file = queue.shift(); file !== undefined; file = queue.shift()) await runFile(file, tier, tally);
+  };
+  await Promise.all(Array.from({ length: tier.slots }, work));
+  for (const file of alone) await runFile(file, tier, tally);
   return tally;
+}
+
+/** In a process of its own. */
+async function runFile(file: string, tier: Tier, tally: Tally): Promise<void> {
+  const startMs = performance.now();
+  let [tests, failures] = [0, 0];
+  const env = tier.env && { ...process.env, ...tier.env };
+  const stream = run({ files: [file], concurrency: 1, timeout: TEST_LIMIT_MS, ...(env && { env }) });
+  stream.on('test:pass', (data) => count(data, false));
+  stream.on('test:fail', (data) => count(data, true));
+  stream.on('test:stderr', ({ message }) => void process.stderr.write(message));
+  for await (const _ of stream);
+  const seconds = ((performance.now() - startMs) / 1000).toFixed(1).padStart(6);
+  process.stdout.write(`  ${failures === 0 ? '✔' : '✖'} ${seconds} s  ${String(tests).padStart(4)} tests  ${file}\n`);
 
   function count(data: EventData.TestPass | EventData.TestFail, isFailure: boolean): void {
     if (data.details.type === 'suite') {
@@ -110,17 +127,13 @@ async function runTier(tier: Tier): Promise<Tally> {
       const cause = isFailure ? failureType(data as EventData.TestFail) : 'subtestsFailed';
       if (cause === 'subtestsFailed') return;
     }
-    const name = data.file === undefined ? '(no file)' : relative(root, data.file);
-    const file = perFile.get(name) ?? { tests: 0, failed: 0, ms: 0 };
-    perFile.set(name, file);
-    file.tests++;
-    file.ms += data.details.duration_ms;
+    tests++;
     if (data.skip !== undefined || data.todo !== undefined) {
-      tally.skipped.push(`${name}: ${data.name}: ${reason(data.skip ?? data.todo)}`);
+      tally.skipped.push(`${file}: ${data.name}: ${reason(data.skip ?? data.todo)}`);
     } else if (isFailure) {
-      file.failed++;
+      failures++;
       tally.failed++;
-      reportFailure(name, data as EventData.TestFail);
+      reportFailure(data as EventData.TestFail, file);
     } else {
       tally.passed++;
     }
@@ -136,22 +149,35 @@ function failureType(data: EventData.TestFail): string {
   return typeof error === 'object' && error !== null && 'failureType' in error ? String(error.failureType) : 'unknown';
 }
 
-function reportFailure(file: string, data: EventData.TestFail): void {
+function reportFailure(data: EventData.TestFail, file: string): void {
   const cause: unknown = data.details.error.cause ?? data.details.error;
   const text = inspect(cause, { depth: 3 }).replaceAll('\n', '\n      ');
-  process.stdout.write(`  ✖ ${file}:${data.line ?? 0}: ${data.name}\n      ${text}\n`);
+  // Where the test is written, which may be a file that the one that runs has imported.
+  const place = data.file === undefined ? file : relative(root, data.file);
+  process.stdout.write(`  ✖ ${place}:${data.line ?? 0}: ${data.name}\n      ${text}\n`);
 }
 
-async function main(words: readonly string[]): Promise<number> {
+async function main(args: readonly string[]): Promise<number> {
   const startMs = performance.now();
   const all = tiers();
-  const chosenTiers = words.filter((word) => all.some((tier) => tier.name === word) || word === 'check');
-  const prefixes = words.filter((word) => !chosenTiers.includes(word)).map((word) => relative(root, join(root, word)));
-  const isChosen = (name: string): boolean => chosenTiers.length === 0 || chosenTiers.includes(name);
+  const names = ['check', ...all.map(({ name }) => name)];
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    options: { tier: { type: 'string', multiple: true, default: [] } },
+    allowPositionals: true,
+  });
+  // The name of a tier alone means the tier, too.
+  const chosen = [...values.tier, ...positionals.filter((word) => names.includes(word))];
+  const prefixes = positionals.filter((word) => !names.includes(word)).map((word) => relative(root, join(root, word)));
+  const unknown = values.tier.find((name) => !names.includes(name));
+  if (unknown !== undefined) return refuse(`there is no tier '${unknown}'`, names);
+  const isChosen = (name: string): boolean => chosen.length === 0 || chosen.includes(name);
   const total: Tally = { passed: 0, failed: 0, skipped: [] };
+  const took: string[] = [];
   if (prefixes.length === 0 && isChosen('check')) {
     process.stdout.write('check\n');
     total.failed += runChecks();
+    took.push(`check ${secondsSince(startMs)} s`);
   }
   for (const tier of all.filter(({ name }) => isChosen(name))) {
     const files = tier.files.filter((file) => prefixes.length === 0 || prefixes.some((word) => file.startsWith(word)));
@@ -162,24 +188,31 @@ async function main(words: readonly string[]): Promise<number> {
     const ran = tally.passed + tally.failed;
     if (ran === 0) tally.failed++;
     for (const line of tally.skipped) process.stdout.write(`  skipped ${line}\n`);
-    const seconds = ((performance.now() - tierStartMs) / 1000).toFixed(0);
+    const seconds = secondsSince(tierStartMs);
     const counts = `${tally.passed} passed, ${tally.failed} failed, ${tally.skipped.length} skipped`;
     process.stdout.write(
       `${tier.name}: ${counts}${ran === 0 ? ' (a tier that ran nothing has failed)' : ''} in ${seconds} s\n\n`,
     );
+    took.push(`${tier.name} ${seconds} s`);
     total.passed += tally.passed;
     total.failed += tally.failed;
     total.skipped.push(...tally.skipped);
   }
-  if (total.passed + total.failed === 0) {
-    process.stderr.write(
-      `no test matches '${words.join(' ')}'; tiers are: check ${all.map(({ name }) => name).join(' ')}\n`,
-    );
-    return 2;
+  if (total.passed + total.failed === 0 && prefixes.length > 0) {
+    return refuse(`no test matches '${positionals.join(' ')}'`, names);
   }
-  process.stdout.write(`${((performance.now() - startMs) / 1000).toFixed(0)} s in all\n`);
+  process.stdout.write(`${secondsSince(startMs)} s in all: ${took.join(', ')}\n`);
   process.stdout.write(`total: ${total.passed} passed, ${total.failed} failed, ${total.skipped.length} skipped\n`);
   return total.failed === 0 ? 0 : 1;
+}
+
+function refuse(why: string, names: readonly string[]): number {
+  process.stderr.write(`${why}; tiers are: ${names.join(' ')}\n`);
+  return 2;
+}
+
+function secondsSince(startMs: number): string {
+  return ((performance.now() - startMs) / 1000).toFixed(0);
 }
 
 process.exitCode = await main(process.argv.slice(2));

@@ -1,4 +1,5 @@
 // Tests that the proxy is measured by way of the proxy, and that the bench knows when it was not.
+// Runs alone: it measures.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -1,4 +1,5 @@
 // Tests that steering is measured where it happens, and that the bench knows when it did not.
+// Runs alone: it measures.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -1,3 +1,6 @@
+// Tests of the rows that measure verbs.
+// Runs alone: it measures.
+
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';

@@ -1,3 +1,6 @@
+// Tests of `millrace bench`: the rows measure both sides of every round, and the figures are shown.
+// Runs alone: it measures.
+
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';

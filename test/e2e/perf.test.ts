@@ -1,5 +1,4 @@
 // The perf tools as users run them: two processes, on one machine and on two hosts of a lab.
-// Runs beside other files: processes that start and talk.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';

@@ -1,3 +1,5 @@
+// Tests of the test runner: what it counts, prints, refuses and runs at once.
+
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -24,6 +26,26 @@ describe('the test runner', () => {
   add('src/bad/bad.test.ts', "describe('a suite', () => test('breaks', () => assert.equal(1, 2)));\n");
   add('src/skip/skip.test.ts', "test('runs', () => {});\ntest('waits', { skip: 'no such hardware' }, () => {});\n");
   add('src/crash/crash.test.ts', "test('starts', () => {});\nprocess.exit(3);\n");
+  // Each says when it ran, and the one that runs alone looks that nobody else did.
+  const [started, ended] = [join(dir, 'started'), join(dir, 'ended')];
+  const busy = (name: string): string => `
+    import { appendFileSync } from 'node:fs';
+    import { setTimeout } from 'node:timers/promises';
+    test('works', async () => {
+      appendFileSync('${started}', '${name}');
+      await setTimeout(100);
+      appendFileSync('${ended}', '${name}');
+    });`;
+  add('src/busy/one.test.ts', busy('1'));
+  add('src/busy/two.test.ts', busy('2'));
+  add(
+    'src/busy/alone.test.ts',
+    `// Runs alone: it measures.
+    import { readFileSync } from 'node:fs';
+    test('works', () => {
+      for (const file of ['${started}', '${ended}']) assert.deepEqual([...readFileSync(file, 'utf8')].sort(), ['1', '2']);
+    });`,
+  );
   const run = (...words: string[]): { status: number | null; out: string } => {
     // Node refuses to run a test runner inside a test unless this is unset.
     const { NODE_TEST_CONTEXT: _, ...env } = process.env;
@@ -57,7 +79,7 @@ describe('the test runner', () => {
   });
 
   test('fails with a tier that ran nothing', () => {
-    const { status, out } = run('kernel');
+    const { status, out } = run('--tier', 'kernel');
     assert.equal(status, 1);
     assert.match(out, /kernel: 0 passed, 1 failed, 0 skipped \(a tier that ran nothing has failed\)/);
   });
@@ -66,5 +88,17 @@ describe('the test runner', () => {
     const { status, out } = run('kernl');
     assert.equal(status, 2);
     assert.match(out, /no test matches 'kernl'; tiers are: check unit/);
+  });
+
+  test('refuses a tier that there is not', () => {
+    const { status, out } = run('--tier', 'unti');
+    assert.equal(status, 2);
+    assert.match(out, /there is no tier 'unti'; tiers are: check unit/);
+  });
+
+  test('gives a file that runs alone the machine for itself', () => {
+    const { status, out } = run('src/busy');
+    assert.equal(status, 0, out);
+    assert.match(out, /^unit: 3 passed/m);
   });
 });

@@ -1,5 +1,4 @@
 // Files between two processes when things go wrong: killed, stopped and interrupted sides, full disks, files that change.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';

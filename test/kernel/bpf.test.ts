@@ -1,3 +1,6 @@
+// Tests of loading, attaching and pinning BPF programs.
+// Runs alone: it looks at the programs of the whole machine.
+
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';

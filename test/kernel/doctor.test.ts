@@ -1,3 +1,6 @@
+// Tests of the doctor on this kernel, whole and with things missing.
+// Runs alone: it looks at the programs of the whole machine, and at how long a doctor takes.
+
 import assert from 'node:assert/strict';
 import { type SpawnOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';

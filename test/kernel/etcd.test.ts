@@ -1,5 +1,4 @@
 // Tests of the peer directory with a real etcd on loopback: nodes that come, leave and die, and an etcd that does.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -1,3 +1,6 @@
+// Tests of memory in huge pages.
+// Runs alone: it counts the huge pages of the machine.
+
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';

@@ -2,6 +2,7 @@
 //
 // Every guest takes time from the others of a machine with two processors. So the checking guest's speed beside the scribbler is
 // compared with what it has beside a busy guest that keeps to the protocol and posts as fast as it can, turn by turn.
+// Runs alone: it measures speed.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, fork } from 'node:child_process';

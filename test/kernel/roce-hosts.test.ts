@@ -1,5 +1,4 @@
 // RoCEv2 between two hosts, over both IP families and a network of 1500 bytes, and through backends.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';

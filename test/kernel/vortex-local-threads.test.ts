@@ -1,3 +1,6 @@
+// Tests of stream memory between threads.
+// Runs alone: it measures time.
+
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,3 +1,6 @@
+// Tests of stream memory inside one process.
+// Runs alone: it measures memory and time.
+
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

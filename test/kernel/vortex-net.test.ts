@@ -1,5 +1,4 @@
 // Streams between two hosts: every wire and strategy, peers that die, stop or leave, and nothing left behind.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';

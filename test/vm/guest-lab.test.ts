@@ -25,6 +25,7 @@ test('a process in a lab host and one in a guest exchange datagrams', async () =
   {
     await using guest = await Guest.boot({
       memoryMb: 512,
+      cpus: 1,
       network: {
         host,
         mtu: 4000,

@@ -11,7 +11,7 @@ import { GuestPair } from '../../src/lab/vm/index.ts';
 test('two guests talk RoCEv2 over their cable, and it is recorded', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'millrace-pair-'));
   try {
-    await using pair = await GuestPair.boot({ mtu: 4300, memoryMb: 512, failureDir: folder });
+    await using pair = await GuestPair.boot({ mtu: 4300, memoryMb: 512, cpus: 1, failureDir: folder });
     const [first, second] = pair.guests;
     await Promise.all(pair.guests.map((guest) => guest.addRxe({ device: 'eth0' })));
     const words = ['stdbuf', '-oL', 'ibv_rc_pingpong', '-d', 'rxe0', '-g', '1', '-n', '10'];

@@ -14,7 +14,7 @@ const folder = mkdtempSync(join(tmpdir(), 'millrace-guest, shared-'));
 let guest: Guest;
 
 before(async () => {
-  guest = await Guest.boot({ name: 'shared', share: folder, failureDir: join(folder, 'failures') });
+  guest = await Guest.boot({ name: 'shared', cpus: 1, share: folder, failureDir: join(folder, 'failures') });
 });
 
 after(async () => {

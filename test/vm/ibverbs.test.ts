@@ -30,7 +30,7 @@ describe('ibverbs on rxe', () => {
   let listening: Promise<unknown>;
   before(async () => {
     using archive = buildArchive(programs);
-    guest = await Guest.boot({ memoryMb: 1024 });
+    guest = await Guest.boot({ memoryMb: 1024, cpus: 1 });
     await guest.addRxe();
     await unpackArchive(guest, archive);
     // It starts while others do, and ends with the guest.
@@ -48,9 +48,8 @@ describe('ibverbs on rxe', () => {
     await tellGuestTests(t, guest, remoteSuite, { least: 38, timeoutMs: 2 * minuteMs, arguments: [socketPath] });
   });
 
-  // They mostly start, each on one of the guest's processors.
-  describe('commands', { concurrency: 2 }, () => {
-    describe('pingpong', { concurrency: false }, () => {
+  describe('commands', () => {
+    describe('pingpong', () => {
       const original = ['ibv_rc_pingpong', '-d', 'rxe0', '-g', '1', '-c'];
       const ours = [...millrace, 'perf', 'pingpong', '-d', 'rxe0', '-c'];
       for (const [name, server, client] of [

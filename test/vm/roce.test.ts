@@ -66,7 +66,7 @@ describe('RoCEv2 with the kernel', () => {
   let guest: Guest;
   before(async () => {
     using archive = buildArchive([suite, reporterFile, bin]);
-    guest = await Guest.boot({ memoryMb: 1024, share: folder });
+    guest = await Guest.boot({ memoryMb: 1024, cpus: 1, share: folder });
     await unpackArchive(guest, archive);
     await guest.runOk(['bash', '-c', cabling]);
   });

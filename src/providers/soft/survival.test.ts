@@ -29,7 +29,8 @@ const packetPlans: typeof plans = [
 const attributes = { timeout: 13, retryCount: 7 };
 const programs = rounds({ canFail: false, maxRounds: 4 }).map((program) => program.map(narrow));
 
-describe('faults that a QP survives', () => {
+// They mostly wait for retries.
+describe('faults that a QP survives', { concurrency: 4 }, () => {
   for (const wire of wires) {
     for (const [name, plan] of wire === 'roce' ? [...plans, ...packetPlans] : plans) {
       test(`over ${wire}, ${name} does not show in the bytes and completions of either side`, async () => {

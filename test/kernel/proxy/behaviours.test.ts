@@ -1,5 +1,4 @@
 // Tests that a connection behaves the same when daemons carry it between two hosts as over plain TCP, behaviour by behaviour.
-// Runs beside other files: it mostly waits.
 
 import { after, before, describe } from 'node:test';
 import { sweepDeadTests } from '../fixtures/lab-world.ts';

@@ -1,5 +1,4 @@
 // Tests what programs notice when a daemon is killed, theirs or the other: resets in bounded time, plain TCP, and a clean restart.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';

@@ -1,5 +1,4 @@
 // Tests that daemons find each other through a real etcd, carry, move to another etcd while they carry, and forget one that leaves.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

@@ -1,5 +1,4 @@
 // Tests that programs nobody here wrote run unchanged when daemons carry them between two hosts, with the results of plain TCP.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

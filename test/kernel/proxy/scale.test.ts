@@ -1,4 +1,5 @@
 // Tests of daemons with many connections: spread over lanes, thousands at once, and next to no work while nobody says anything.
+// Runs alone: it measures processor time.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

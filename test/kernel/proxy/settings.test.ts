@@ -1,5 +1,4 @@
 // Tests that what the config can choose carries as the default does: receive queues, MTU, GID, redirected legs; and the shortcut beside it.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

@@ -1,5 +1,4 @@
 // Tests who may be a peer: certificates of one authority are asked for on both sides, and whoever has another is left to plain TCP.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
