@@ -26,7 +26,7 @@ static bool wrong_type(napi_env env, const char *expected) {
   return false;
 }
 
-// napi_get_value_int32 makes 0 of NaN, and 0 is somebody's descriptor: only whole numbers pass here. Flags may use the
+// napi_get_value_int32 makes 0 of NaN, and 0 may be an open descriptor: only whole numbers pass here. Flags may use the
 // top bit, so both ways to write 32 bits are taken.
 bool mr_int(napi_env env, napi_value value, int32_t *out) {
   double number;

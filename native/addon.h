@@ -1,9 +1,9 @@
 // What every facility file shares: the per-environment state, argument parsing, and how a function is exported.
 //
 // The rules of this layer: parse, make one call, convert, return. A function that makes a system call returns its
-// result as a number, or -errno; TypeScript decides what is an error. A function given nonsense (a wrong type, a range
-// outside its memory) throws and touches nothing. Everything belongs to one napi_env, so each worker thread has its own
-// tables and nothing here needs a lock.
+// result as a number, or -errno; TypeScript decides what is an error. A function given wrong arguments (a wrong type, a
+// range outside its memory) throws and touches nothing. Everything belongs to one napi_env, so each worker thread has
+// its own tables and nothing here needs a lock.
 #pragma once
 
 #include <errno.h>

@@ -54,7 +54,8 @@ static void handle_gone(napi_env env, void *data, void *hint) {
   free(handle);
 }
 
-// False with an exception pending when the machine has no libbpf. Whoever holds a handle has been here before.
+// False with an exception pending when the machine has no libbpf. A function that gets a handle need not check: opening
+// it has.
 static bool has_libbpf(napi_env env) {
   if (mr_libbpf() != NULL) return true;
   napi_throw_error(env, "ERR_NO_LIBBPF", "there is no libbpf.so.1");

@@ -146,7 +146,7 @@ static struct mr_mapping *take_from_table(napi_env env, napi_value number) {
   return mapping;
 }
 
-// Detaches the ArrayBuffer, so that every view of it has length 0, then unmaps at once. Where somebody has moved the
+// Detaches the ArrayBuffer, so that every view of it has length 0, then unmaps at once. Where the program has moved the
 // bytes into another ArrayBuffer (`transfer()`), that one keeps the mapping alive until it is collected.
 static napi_value unmap(napi_env env, napi_callback_info info) {
   napi_value argv[2];

@@ -2,7 +2,7 @@
 // process.
 //
 // A thread that waits in a page fault cannot be reached from JavaScript, nor by worker.terminate(). So all pagers of
-// the process are in one list, and whoever is about to terminate a thread, or to leave the process, fails its pagers
+// the process are in one list, and code that is about to terminate a thread, or to leave the process, fails its pagers
 // first.
 #include "pager.h"
 #include "addon.h"
@@ -80,7 +80,7 @@ static void close_if_open(int *fd) {
 static void release_parts(struct mr_pager *pager) {
   int *const fds[] = {&pager->uffd,        &pager->pool_fd,  &pager->guard_fd, &pager->sink_fd, &pager->own_event,
                       &pager->other_event, &pager->doorbell, &pager->command,  &pager->lifeline};
-  // Closing the userfaultfd first wakes whoever still waits; the window is plain memory from then on.
+  // Closing the userfaultfd first wakes threads that still wait; the window is plain memory from then on.
   for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
     close_if_open(fds[i]);
   if (pager->pool != NULL) munmap(pager->pool, (size_t)pager->pool_blocks * pager->block_bytes);

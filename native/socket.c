@@ -195,25 +195,15 @@ static bool iovecs(napi_env env, napi_value list, napi_value count_value, struct
   return true;
 }
 
-static bool gather_args(napi_env env, napi_callback_info info, int32_t *fd, struct iovec *vectors, int32_t *count) {
-  napi_value argv[3];
-  return mr_args(env, info, 3, argv) && mr_int(env, argv[0], fd) && iovecs(env, argv[1], argv[2], vectors, count);
-}
-
 static napi_value send_ranges(napi_env env, napi_callback_info info) {
+  napi_value argv[3];
   int32_t fd, count;
   struct iovec vectors[MR_RANGES_MAX];
-  if (!gather_args(env, info, &fd, vectors, &count)) return NULL;
+  if (!mr_args(env, info, 3, argv) || !mr_int(env, argv[0], &fd) || !iovecs(env, argv[1], argv[2], vectors, &count)) {
+    return NULL;
+  }
   struct msghdr message = {.msg_iov = vectors, .msg_iovlen = (size_t)count};
   return mr_result(env, sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
-}
-
-static napi_value recv_ranges(napi_env env, napi_callback_info info) {
-  int32_t fd, count;
-  struct iovec vectors[MR_RANGES_MAX];
-  if (!gather_args(env, info, &fd, vectors, &count)) return NULL;
-  struct msghdr message = {.msg_iov = vectors, .msg_iovlen = (size_t)count};
-  return mr_result(env, recvmsg(fd, &message, MSG_DONTWAIT));
 }
 
 // Bytes waiting in a socket's queue: FIONREAD to read, SIOCOUTQ not yet acknowledged by the peer.
@@ -243,7 +233,6 @@ MR_EXPORTS(socket) {
       MR_FUNCTION("recvFrom", recv_from),
       MR_FUNCTION("sendTo", send_to),
       MR_FUNCTION("sendRanges", send_ranges),
-      MR_FUNCTION("recvRanges", recv_ranges),
       MR_FUNCTION("queued", queued),
   };
   return MR_DEFINE(env, exports, functions);

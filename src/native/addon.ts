@@ -1,4 +1,4 @@
-// Loads the addon and says what it exports. Only src/native/ imports this; everybody else uses the wrappers.
+// Loads the addon and declares what it exports. Only src/native/ imports this; other rooms use the wrappers.
 //
 // Calls return what the system call returned, or -errno; wrong types and ranges throw. `id` is the number of a mapping
 // in this thread. Ranges are (id, offset, length).
@@ -65,7 +65,6 @@ interface SocketCalls {
   recvFrom(fd: number, id: number, offset: number, length: number, address: Uint8Array): number;
   sendTo(fd: number, id: number, offset: number, length: number, address: Uint8Array): number;
   sendRanges(fd: number, listId: number, count: number): number;
-  recvRanges(fd: number, listId: number, count: number): number;
   queued(fd: number, request: number): number;
 }
 
@@ -101,7 +100,7 @@ interface ThreadCalls {
   readonly scratch: Float64Array;
 }
 
-/** A watch on Node's event loop: nothing to look into from here. */
+/** A watch on Node's event loop, opaque here. */
 export interface WatchHandle {
   readonly isWatchHandle: never;
 }
@@ -125,13 +124,13 @@ interface AtomicCalls {
   ): void;
 }
 
-/** A BPF object as libbpf holds it: nothing to look into from here. */
+/** A BPF object of libbpf, opaque here. */
 export interface BpfHandle {
   readonly isBpfHandle: never;
 }
 
-/** What libbpf answered, and what it said meanwhile: for a refused program, the verifier's log. */
-export type BpfAnswer = [result: number, log: string];
+/** A result of libbpf with its log: for a refused program, the verifier's log. */
+type BpfAnswer = [result: number, log: string];
 
 interface BpfCalls {
   bpfIsAvailable(): boolean;
@@ -176,7 +175,7 @@ interface UserfaultCalls {
   userfaultHandshake(fd: number, features: number): number;
 }
 
-/** A pager with its thread: nothing to look into from here. */
+/** A pager with its thread, opaque here. */
 export interface PagerHandle {
   readonly isPagerHandle: never;
 }

@@ -1,11 +1,11 @@
-// What went wrong in libbpf or in the kernel's verifier, with all that they said.
+// Errors of libbpf and of the kernel's verifier, with their log.
 
 import { constants } from 'node:os';
 import { SystemError, UnsupportedError } from '../errors.ts';
 import { addon } from './addon.ts';
 
 const ENOTSUPP = 524; // the kernel's own, which user space has no name for
-const LIBBPF_ERRNO_START = 4000; // libbpf's own: all of them say that it cannot make sense of the object
+const LIBBPF_ERRNO_START = 4000; // libbpf's own: all of them mean that the object is invalid
 
 /** An object that does not open or load. The message names the reason; `log` has everything. */
 export class BpfError extends SystemError {
@@ -26,7 +26,7 @@ export function nameableErrno(errno: number): number {
   return errno === -ENOTSUPP ? -constants.errno.ENOTSUP : errno;
 }
 
-/** The one line of a log that says why: the verifier's last word, or else libbpf's first. */
+/** The line of a log with the reason: the verifier's last, or else libbpf's first. */
 export function bpfReason(log: string): string {
   const lines = log.split('\n').map((line) => line.trim());
   const begin = lines.findIndex((line) => line.includes('-- BEGIN PROG LOAD LOG --'));

@@ -1,4 +1,4 @@
-// BPF maps as user space uses them: entries in and out, by key.
+// BPF maps in user space: entries are looked up, updated and deleted by key.
 
 import { constants } from 'node:os';
 import { UnsupportedError, UsageError } from '../errors.ts';
@@ -8,7 +8,7 @@ import { Fd } from './fd.ts';
 import { check, checkValue } from './result.ts';
 
 /** enum bpf_map_type, what of it is used here. */
-export const bpfMapTypes = {
+const bpfMapTypes = {
   hash: 1,
   array: 2,
   lruHash: 9,
@@ -30,7 +30,7 @@ export interface BpfMapSpec {
 }
 
 /** When an update may happen. */
-export const updateModes = { any: 0, onlyNew: 1, onlyOld: 2 } as const;
+const updateModes = { any: 0, onlyNew: 1, onlyOld: 2 } as const;
 
 /** PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE. */
 const perCpuTypes: ReadonlySet<number> = new Set([5, 6, 10, 21]);
@@ -50,7 +50,7 @@ export class BpfMap extends Fd {
     return new BpfMap(check(nameableErrno(fd), 'bpf_map_create', `${spec.type} ${spec.name}`));
   }
 
-  /** A map that somebody has pinned. */
+  /** Opens a pinned map. */
   static openPinned(path: string): BpfMap {
     requireLibbpf(`open ${path}`);
     return new BpfMap(check(nameableErrno(addon.bpfGetPinned(path)), 'bpf_obj_get', path));
@@ -103,7 +103,7 @@ export class BpfMap extends Fd {
     }
   }
 
-  // The kernel takes addresses and trusts the map's own sizes, and so does the addon: nobody else calls it.
+  // The kernel takes addresses and trusts the map's own sizes, and so does the addon: only this file calls it.
   #checkSizes(key: Uint8Array, value?: Uint8Array): void {
     if (key.byteLength === this.keyBytes && (value === undefined || value.byteLength === this.valueBytes)) return;
     throw new UsageError(

@@ -53,16 +53,6 @@ class MapAttachment implements BpfAttachment {
   }
 }
 
-/** What is in an object file. Loads nothing and needs no privilege. */
-export function readBpfNames(bytes: Uint8Array, name: string): BpfNames {
-  const handle = open(bytes, name);
-  try {
-    return { programs: addon.bpfPrograms(handle), maps: addon.bpfMaps(handle) };
-  } finally {
-    addon.bpfClose(handle);
-  }
-}
-
 /**
  * Programs and maps in the kernel. Load only what was built with this package: libbpf refuses what is no object or is
  * cut short, but it does not survive every object with damage inside.

@@ -1,4 +1,4 @@
-// A list of copies between mappings that is carried out in one call: for whoever takes many small pieces apart.
+// A list of copies between mappings that is carried out in one call.
 
 import { addon } from './addon.ts';
 import { SharedMemory } from './memory.ts';

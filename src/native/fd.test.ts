@@ -28,7 +28,7 @@ describe('descriptors', () => {
     assert.throws(() => first.signal(), { code: 'MILLRACE_ERR_CLOSED' });
   });
 
-  test('a released descriptor is open and somebody else closes it', () => {
+  test('a released descriptor stays open for its next owner to close', () => {
     const event = EventFd.create();
     const number = event.release();
     assert.ok(event.isClosed);

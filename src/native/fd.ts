@@ -11,7 +11,7 @@ import { AGAIN, check, checkAgain } from './result.ts';
 export class Fd implements Disposable {
   #fd: number;
 
-  /** Takes ownership of an open descriptor that nobody else will close, as what the caller knows it to be. */
+  /** Takes ownership of an open descriptor of the right kind that nobody else closes. */
   static adopt<T extends Fd>(this: new (fd: number) => T, fd: number): T {
     return new this(check(addon.adopt(fd), 'fcntl', `descriptor ${fd}`));
   }
@@ -76,7 +76,7 @@ export class EventFd extends Fd {
     check(addon.eventWrite(this.fd, count), 'write');
   }
 
-  /** The counter since the last take, which resets it; 0 when nobody signalled. */
+  /** The counter since the last take, which resets it; 0 when it was not signalled. */
   take(): number {
     const count = checkAgain(addon.eventRead(this.fd), 'read');
     return count === AGAIN ? 0 : count;

@@ -11,7 +11,7 @@ const { EAGAIN, EINTR, ETIMEDOUT } = constants.errno;
 
 /**
  * Sleeps while the 32-bit word at `offset` is `expected`. The kernel compares under its own lock, so a waker that
- * stores first and wakes after is never missed. May return 'woken' without cause: look at the word again.
+ * stores first and wakes after is never missed. May return 'woken' without cause: load the word again.
  */
 export function futexWait(memory: SharedMemory, offset: number, expected: number, timeoutNs = -1): FutexResult {
   const result = addon.futexWait(memory.id, offset, expected, timeoutNs);

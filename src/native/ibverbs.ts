@@ -22,7 +22,7 @@ export interface IbvDeviceAttributes {
   readonly maxSrqs: number;
   readonly maxSrqRequests: number;
   readonly maxSrqSge: number;
-  /** Reads and atomics of a peer, and of our own, that one QP may have under way. */
+  /** Reads and atomics of the peer, and of this side, that one QP may have under way. */
   readonly maxRdAtomic: number;
   readonly maxInitRdAtomic: number;
   /** enum ibv_atomic_cap. */
@@ -47,7 +47,7 @@ export interface IbvPortAttributes {
 /** An entry of the GID table, struct ibv_gid_entry: byte offsets. */
 export const gidEntry = { gid: 0, index: 16, port: 20, type: 24, bytes: 32 } as const;
 
-/** One step of a QP's ladder, in 32-bit words: STEP_… in native/ibverbs-objects.c. */
+/** One step of the QP state machine, in 32-bit words: STEP_… in native/ibverbs-objects.c. */
 export const stepWords = {
   mask: 0,
   state: 1,
@@ -68,7 +68,7 @@ export const stepWords = {
   count: 16,
 } as const;
 
-/** Where a peer is: PATH_… in native/ibverbs-objects.c. The GID takes the last four words. */
+/** The path to a peer: PATH_… in native/ibverbs-objects.c. The GID takes the last four words. */
 export const pathWords = { port: 0, lid: 1, isGlobal: 2, gidIndex: 3, hopLimit: 4, gid: 5, count: 9 } as const;
 
 /** Handles are positive; everything that fails returns -errno. Wrong and closed handles throw. */

@@ -1,4 +1,4 @@
-// The kernel as TypeScript sees it: shared memory, descriptors, sockets, threads.
+// Kernel facilities for TypeScript: shared memory, descriptors, sockets, threads, BPF, page faults.
 
 export { type Address, decodeAddress, encodeAddress, type Family, formatAddress, ip, ipv4Text } from './address.ts';
 export { compareExchange, exchange, fetchAdd, loadAcquire, storeRelease } from './atomics.ts';

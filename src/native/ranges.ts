@@ -23,7 +23,7 @@ export class RangeList implements Disposable {
     this.capacity = capacity;
   }
 
-  /** For `Socket.sendRanges` and `Socket.receiveRanges`, where every row is checked against its memory. */
+  /** For `Socket.sendRanges`, where every row is checked against its memory. */
   get id(): number {
     return this.#memory.id;
   }

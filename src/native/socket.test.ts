@@ -164,7 +164,7 @@ describe('sockets', () => {
     });
   }
 
-  test('a gathered send and a scattered receive keep order and bytes', () => {
+  test('a gathered send keeps order and bytes', () => {
     using stack = new DisposableStack();
     const [left, right] = Socket.pair();
     stack.use(left);
@@ -180,18 +180,14 @@ describe('sockets', () => {
       .tuple(fc.nat(size - 1), fc.nat(300))
       .map(([at, length]) => [at, Math.min(length, size - at)] as const);
     fc.assert(
-      fc.property(fc.array(range, { minLength: 1, maxLength: 16 }), fc.nat(size), (ranges, split) => {
+      fc.property(fc.array(range, { minLength: 1, maxLength: 16 }), (ranges) => {
         const expected = ranges.flatMap(([at, length]) => [...source.subarray(at, at + length)]);
         for (const [index, [at, length]] of ranges.entries()) list.set(index, from, at, length);
         if (expected.length === 0) return;
         assert.equal(left.sendRanges(list, ranges.length), expected.length);
-        const cut = Math.min(split, size);
-        list.set(0, to, size - cut, cut);
-        list.set(1, to, 0, size - cut);
-        assert.equal(right.receiveRanges(list, 2), Math.min(expected.length, size));
-        const got = [...target.subarray(size - cut), ...target.subarray(0, size - cut)].slice(0, expected.length);
-        for (let left = expected.length - size; left > 0; ) left -= right.receive(to, 0, size);
-        assert.deepEqual(got, expected.slice(0, size));
+        const got: number[] = [];
+        while (got.length < expected.length) got.push(...target.subarray(0, right.receive(to, 0, size)));
+        assert.deepEqual(got, expected);
       }),
     );
   });

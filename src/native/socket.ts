@@ -21,14 +21,13 @@ const SOCK_DGRAM = 2;
 const SOCK_SEQPACKET = 5;
 const SHUT_WR = 1;
 const SHUT_RDWR = 2;
-const MSG_OOB = 1;
 const MSG_PEEK = 2;
 const FIONREAD = 0x541b;
 const SIOCOUTQ = 0x5411;
 const { EALREADY, ECONNRESET, EINPROGRESS } = constants.errno;
 
 /** <asm-generic/socket.h>, <netinet/tcp.h>, <linux/in.h>, <linux/udp.h>: [level, option] of those that are a number. */
-export const socketOptions = {
+const socketOptions = {
   reuseAddress: [1, 2],
   error: [1, 4],
   sendBuffer: [1, 7],
@@ -140,18 +139,9 @@ export class Socket extends Fd {
     return checkAgain(addon.send(this.fd, memory.id, offset, length, 0), 'send');
   }
 
-  /** The last byte is urgent: receivers that do not ask for it never see it. */
-  sendUrgent(memory: SharedMemory, offset: number, length: number): number {
-    return checkAgain(addon.send(this.fd, memory.id, offset, length, MSG_OOB), 'send');
-  }
-
   /** Sends the first `count` rows of the list in one call. */
   sendRanges(list: RangeList, count: number): number {
     return checkAgain(addon.sendRanges(this.fd, list.id, count), 'sendmsg');
-  }
-
-  receiveRanges(list: RangeList, count: number): number {
-    return checkAgain(addon.recvRanges(this.fd, list.id, count), 'recvmsg');
   }
 
   /** One datagram. The size is the datagram's, which is more than `length` when it was cut. */

@@ -32,7 +32,7 @@ describe('thread', () => {
     assert.ok(Math.abs(Number(process.hrtime.bigint()) - monotonicNs()) < 50e6);
   });
 
-  test('a yielded processor is had by whoever waits for it, and that is told', async () => {
+  test('a yielded processor goes to a thread that waits for it, and the result tells', async () => {
     pinThread(threadAffinity()[0]);
     // It has the same processor.
     const busy = spawn(process.execPath, [

@@ -47,7 +47,7 @@ export class UserfaultFd extends Fd {
   }
 }
 
-export const userfaultFeatures = Object.keys(featureBits) as readonly UserfaultFeature[];
+const userfaultFeatures = Object.keys(featureBits) as readonly UserfaultFeature[];
 
 /** The best userfaultfd this user may have, with how it was made; throws the last refusal when there is none. */
 export function createBestUserfault(): { readonly fd: UserfaultFd; readonly options: UserfaultOptions } {

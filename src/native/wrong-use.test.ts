@@ -86,7 +86,7 @@ describe('the addon under wrong use', () => {
     assert.throws(() => addon.recv(0, id, 0, 1, 0), { code: 'ERR_MEMORY_CLOSED' });
   });
 
-  test('a buffer of somebody else leaves the mapping to its finalizer', () => {
+  test('a buffer of another mapping leaves the mapping to its finalizer', () => {
     const memory = SharedMemory.create({ sizeBytes: 4096 });
     addon.unmap(memory.id, new ArrayBuffer(4096));
     assert.equal(memory.buffer.byteLength, 4096);

@@ -1,4 +1,4 @@
-// What a memory region or a queue pair lets others do. The numbers are those of libibverbs.
+// Access flags of memory regions and queue pairs. The numbers are those of libibverbs.
 
 export const access = {
   localWrite: 1,
@@ -9,7 +9,7 @@ export const access = {
 
 const all = access.localWrite | access.remoteWrite | access.remoteRead | access.remoteAtomic;
 
-/** Why the flags make no sense together, or undefined. */
+/** Why the flags are invalid, or undefined. */
 export function accessProblem(flags: number): string | undefined {
   if (!Number.isInteger(flags) || (flags & ~all) !== 0) return `access flags ${flags} are not known`;
   const writes = access.remoteWrite | access.remoteAtomic;
@@ -17,9 +17,4 @@ export function accessProblem(flags: number): string | undefined {
     return 'remote write and remote atomic access need local write access, too';
   }
   return undefined;
-}
-
-export function formatAccess(flags: number): string {
-  const names = Object.entries(access).filter(([, bit]) => (flags & bit) !== 0);
-  return names.length === 0 ? 'local read' : names.map(([name]) => name).join(' ');
 }

@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { paperDevice } from './fixtures/paper-device.ts';
 
 describe('an address handle', () => {
-  test('needs a path that could lead somewhere', () => {
+  test('needs a valid path', () => {
     const pd = paperDevice().createPd();
     for (const path of [
       { gid: 'nowhere' },

@@ -10,7 +10,7 @@ import type { ProviderChannel, ProviderCq } from './provider.ts';
 export class CompletionChannel extends VerbsObject {
   readonly #channel: ProviderChannel;
   readonly #cqs: ReadonlyMap<ProviderCq, Cq>;
-  /** Who waits on Node's event loop: one promise a CQ, however many await it. */
+  /** Waits on Node's event loop: one promise per CQ, however many await it. */
   readonly #waiting = new Map<Cq, PromiseWithResolvers<void>>();
   #watch: FdWatch | undefined;
 
@@ -54,12 +54,12 @@ export class CompletionChannel extends VerbsObject {
     return waiting.promise;
   }
 
-  /** Nobody needs to wait for the CQ any more: it is closed, or had something already. Resolves `changed`. */
+  /** Ends the wait for a CQ that is closed, or had a completion already. Resolves `changed`. */
   forget(cq: Cq): void {
     this.#resolve(cq);
   }
 
-  // The CQs are closed by now, and with them nobody waits.
+  // The CQs are closed by now, so nothing waits.
   protected override release(): void {
     this.#watch?.close();
     this.#channel.close();

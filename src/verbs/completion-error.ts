@@ -2,7 +2,7 @@
 
 import { type Completion, type CompletionStatus, completionStatuses, likelyCauses } from './completion.ts';
 
-/** From the device, not a mistake of the caller: so it is no MillraceError. */
+/** An error of the device, not a mistake of the program: so it is no MillraceError. */
 export class CompletionError extends Error {
   readonly code: CompletionStatus;
   readonly status: number;

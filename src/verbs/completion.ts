@@ -56,11 +56,11 @@ export const completionRow = {
 export const completionFlags = {
   globalRoute: 1,
   hasImm: 2,
-  /** The sender asked to wake the receiver; only on devices whose attributes say that they mark it. */
+  /** The sender asked to wake the receiver; only on devices with the attribute `marksSolicited`. */
   solicited: 4,
 } as const;
 
-/** One completion as an object, for programs that do not count nanoseconds. */
+/** One completion as an object, for programs that are not that fast. */
 export interface Completion {
   readonly wrId: number;
   readonly status: CompletionStatus;
@@ -144,7 +144,7 @@ export class CompletionBatch implements Disposable {
     return this.words[index * completionRow.words + completionRow.qpNumber];
   }
 
-  /** UD: who sent it. */
+  /** UD: the QP that sent it. */
   sourceQp(index: number): number {
     return this.words[index * completionRow.words + completionRow.sourceQp];
   }

@@ -41,7 +41,7 @@ describe('a CQ read with for await', () => {
     assert.deepEqual(seen, [1, 2, 3]);
   });
 
-  test('closing the CQ ends the loop of a reader who waits', async () => {
+  test('closing the CQ ends the loop of a reader that waits', async () => {
     using device = paperDevice();
     const cq = device.createCq({ channel: device.createChannel() });
     const next = cq[Symbol.asyncIterator]().next();
@@ -49,7 +49,7 @@ describe('a CQ read with for await', () => {
     assert.deepEqual(await next, { value: undefined, done: true });
   });
 
-  test('an event that somebody else takes from the channel still wakes the waiter', async () => {
+  test('an event that another reader takes from the channel still wakes the waiter', async () => {
     using device = paperDevice();
     const channel = device.createChannel();
     const cq = device.createCq({ channel });

@@ -1,4 +1,4 @@
-// A device: what it can do, what is plugged in, and the objects made on it.
+// A device: its attributes and ports, and the objects made on it.
 
 import { EventEmitter } from 'node:events';
 import { UsageError } from '../errors.ts';
@@ -38,7 +38,7 @@ export class Device extends VerbsObject {
       try {
         this.#publish(event);
       } catch (error) {
-        // A listener's mistake is nobody's but its own: the device goes on.
+        // An error of a listener is not the device's: the device goes on.
         queueMicrotask(() => {
           throw error;
         });
@@ -63,13 +63,13 @@ export class Device extends VerbsObject {
     return this.#device.ports();
   }
 
-  /** Packets by what became of them, where the device counts them: for people who look for a fault. */
+  /** Packets by what became of them, where the device counts them, to find faults. */
   get counters(): Readonly<Record<string, number>> {
     this.checkOpen();
     return this.#device.counters?.() ?? {};
   }
 
-  /** For threads that do not come back to Node's event loop, which else reads the events: watch it, where there is one. */
+  /** For threads that do not return to Node's event loop, which reads the events otherwise: they watch it, where there is one. */
   get eventSource(): DeviceEventSource | undefined {
     this.checkOpen();
     return this.#device.eventSource;

@@ -1,4 +1,4 @@
-// Who waits for which completion of a CQ: one dispatcher per CQ, whoever shares it.
+// Gives each completion of a CQ to the request that waits for it: one dispatcher per CQ.
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { UsageError } from '../errors.ts';
@@ -7,7 +7,7 @@ import { CompletionBatch } from './completion.ts';
 import type { Cq } from './cq.ts';
 
 /** Called once, with the row of the completion. */
-export type OnCompletion = (batch: CompletionBatch, index: number) => void;
+type OnCompletion = (batch: CompletionBatch, index: number) => void;
 
 // After so many full polls in a row timers and sockets get a turn.
 const pollsPerTurn = 16;
@@ -18,7 +18,7 @@ export class Dispatcher {
   readonly #cq: Cq;
   readonly #channel: CompletionChannel;
   readonly #pending = new Map<number, OnCompletion>();
-  /** Those whose requests found the queue full, to be called after every batch of completions. */
+  /** Callbacks of requests that found the queue full, called after every batch of completions. */
   readonly #waiting = new Set<() => void>();
   #reserved = 0;
   #lastId = 0;
@@ -55,7 +55,7 @@ export class Dispatcher {
     return this.#lastId;
   }
 
-  /** It was not posted after all, or nobody cares any more. */
+  /** The request was not posted, or its completion is not needed any more. */
   forget(wrId: number): void {
     this.#pending.delete(wrId);
     this.#stopUnlessNeeded();
@@ -72,7 +72,7 @@ export class Dispatcher {
     this.#stopUnlessNeeded();
   }
 
-  /** Who waits for nothing must not keep the process alive. */
+  /** A dispatcher without requests must not keep the process alive. */
   #stopUnlessNeeded(): void {
     if (this.#isRunning && !this.#isNeeded()) this.#channel.forget(this.#cq);
   }
@@ -83,10 +83,10 @@ export class Dispatcher {
     void this.#run();
   }
 
-  // Nothing in here throws: who waits gets what the completion says, and a closed CQ has closed its QPs before.
+  // Nothing in here throws: a failed completion rejects its request, and a closed CQ has closed its QPs before.
   async #run(): Promise<void> {
     using batch = new CompletionBatch(Math.min(64, this.#cq.entries));
-    // The caller posts first.
+    // The request is posted first.
     await Promise.resolve();
     for (let polls = 1; this.#isNeeded(); polls++) {
       let count = this.#cq.poll(batch);
@@ -98,7 +98,7 @@ export class Dispatcher {
         else this.#channel.forget(this.#cq);
       }
       this.#dispatch(batch, count);
-      // A turn of the microtasks for those who were waiting, and now and then of everything else.
+      // Requests that were waiting get a turn of the microtasks, and now and then everything else gets a turn.
       await (polls % pollsPerTurn === 0 ? nextTurn() : Promise.resolve());
     }
     this.#isRunning = false;

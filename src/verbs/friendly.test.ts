@@ -88,7 +88,7 @@ for (const name of ['soft-shm', 'soft-tcp']) {
       );
     });
 
-    test('a wrong key rejects with what the device says, and so does what comes after', async () => {
+    test('a wrong key rejects with the status of the device, and so do later requests', async () => {
       const [one, other] = await connectedPair(name);
       using _one = one;
       using _other = other;
@@ -103,7 +103,7 @@ for (const name of ['soft-shm', 'soft-tcp']) {
       const [one, other] = await connectedPair(name);
       using _one = one;
       using ours = new Requests(one.qp);
-      // Once there and back, so that each side has heard of the other.
+      // Once there and back, so that both sides are connected.
       await ours.read(one.mr, 0, 8, one.connected.regions.all, 0);
       const received = ours.receive(one.mr, 0, 8);
       other.device.close();

@@ -1,4 +1,4 @@
-// Global identifiers: 16 bytes, written like IPv6 addresses, as everybody in this field does.
+// Global identifiers: 16 bytes, written like IPv6 addresses.
 
 import { decodeAddress, encodeAddress } from '../native/index.ts';
 

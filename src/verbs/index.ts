@@ -1,6 +1,6 @@
 // The object model of RDMA. `millrace/verbs` is this with the built-in providers (src/providers/index.ts).
 
-export { access, accessProblem, formatAccess } from './access.ts';
+export { access } from './access.ts';
 export { Ah, GRH_BYTES } from './ah.ts';
 export { CompletionChannel } from './channel.ts';
 export {
@@ -28,8 +28,6 @@ export { type AllocateOptions, Pd, type RegisterOptions } from './pd.ts';
 export type * from './provider.ts';
 export { Qp, type QpOptions } from './qp.ts';
 export {
-  checkPath,
-  checkStep,
   type Mtu,
   type PathTo,
   type QpAttributes,

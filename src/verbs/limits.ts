@@ -1,4 +1,4 @@
-// What a device takes: counts are checked against its attributes before it hears of them.
+// Checks counts against the attributes of a device before it is called.
 
 import { UsageError } from '../errors.ts';
 

@@ -50,7 +50,7 @@ export class Mr extends VerbsObject {
     return new Uint8Array(this.memory.buffer, this.offset, this.sizeBytes);
   }
 
-  /** What to tell the peer: `rkey` as in `grant`, or the region's own. */
+  /** What the peer must know: `rkey` as in `grant`, or the region's own. */
   remote(rkey: number = this.rkey): RemoteRegion {
     return { address: this.address, rkey, sizeBytes: this.sizeBytes };
   }

@@ -4,7 +4,7 @@ import { paperDevice } from './fixtures/paper-device.ts';
 import { access, CompletionBatch, openDevice, ReceiveBatch, SendBatch } from './index.ts';
 
 describe('verbs objects', () => {
-  test('without a provider there is no device, by name or by chance', () => {
+  test('without a provider there is no device, by name or as the default', () => {
     assert.throws(() => openDevice('mlx5_0'), { code: 'MILLRACE_ERR_USAGE' });
     assert.throws(() => openDevice(), { code: 'MILLRACE_ERR_UNSUPPORTED' });
   });
@@ -20,7 +20,7 @@ describe('verbs objects', () => {
     assert.throws(() => device.port(2), /paper has no port 2/);
   });
 
-  test('access that makes no sense, and ranges outside of the memory, are not registered', () => {
+  test('invalid access flags, and ranges outside of the memory, are not registered', () => {
     using device = paperDevice();
     const pd = device.createPd();
     assert.throws(() => pd.allocate({ sizeBytes: 64, access: access.remoteWrite }), /need local write access/);

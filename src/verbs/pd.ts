@@ -1,4 +1,4 @@
-// A protection domain: what is made in one can only be used with what is made in the same.
+// A protection domain: objects of one domain can only be used with each other.
 
 import { UsageError } from '../errors.ts';
 import { SharedMemory } from '../native/index.ts';
@@ -50,7 +50,7 @@ export class Pd extends VerbsObject {
     return mr;
   }
 
-  /** Memory that somebody else owns, or a part of it. */
+  /** Registers memory that the program owns, or a part of it. */
   register(memory: SharedMemory, options: RegisterOptions = {}): Mr {
     this.checkOpen();
     const { offset = 0, sizeBytes = memory.sizeBytes - offset, access: flags = access.localWrite } = options;

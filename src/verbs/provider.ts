@@ -52,7 +52,7 @@ export interface DeviceAttributes {
   readonly marksSolicited?: boolean;
 }
 
-/** Something happened that no completion tells. */
+/** An asynchronous event of a device, which no completion tells. */
 export type DeviceEvent =
   | { readonly kind: 'qpFatal'; readonly qpNumber: number; readonly reason: string }
   | { readonly kind: 'cqOverrun'; readonly cq: ProviderCq }
@@ -67,11 +67,11 @@ export interface Provider {
   openDevice(name: string): ProviderDevice;
 }
 
-/** Where a device's events come from, for threads that do not come back to Node's event loop, which would read it otherwise. */
+/** The source of a device's events, for threads that do not return to Node's event loop, which reads it otherwise. */
 export interface DeviceEventSource {
   /** Readable when `take` has something. */
   readonly fd: number;
-  /** Tells the listener what has happened. False once the device is gone: then the descriptor stays readable, and says no more. */
+  /** Gives the events to the listener. False once the device is gone: then the descriptor stays readable without events. */
   take(): boolean;
 }
 
@@ -80,7 +80,7 @@ export interface ProviderDevice {
   readonly attributes: DeviceAttributes;
   ports(): readonly PortInfo[];
   onEvent(listener: (event: DeviceEvent) => void): void;
-  /** Where events have a descriptor; others tell them while they are polled. */
+  /** Where events have a descriptor; other devices give events while they are polled. */
   readonly eventSource?: DeviceEventSource;
   /** Packets by what became of them, where there are any. */
   counters?(): Readonly<Record<string, number>>;
@@ -117,7 +117,7 @@ export interface MrSpec {
 export interface ProviderMr {
   readonly lkey: number;
   readonly rkey: number;
-  /** What the first byte is called in work requests, here and at the peer. */
+  /** The address of the first byte in work requests, here and at the peer. */
   readonly address: number;
   /** A key for one QP's peer alone; undefined access means the region's own. */
   grant(qp: ProviderQp, access: number): number;
@@ -128,7 +128,7 @@ export interface ProviderMr {
 export interface ProviderChannel {
   /** Readable when `take` may have something. */
   readonly fd: number;
-  /** Armed CQs that have had a completion since; the caller arms them again. Never blocks. */
+  /** Armed CQs that have had a completion since; they must be armed again. Never blocks. */
   take(): readonly ProviderCq[];
   close(): void;
 }
@@ -174,18 +174,18 @@ export interface QpSpec {
 
 export interface ProviderQp {
   readonly number: number;
-  /** Where it is now: a device moves a QP to ERR by itself. */
+  /** The current state: a device moves a QP to ERR by itself. */
   readonly state: QpState;
   /** A step that has been checked. All or nothing. */
   modify(to: QpState, attributes: QpAttributes): void;
   /** Posts all rows, or as many as fit; returns how many were taken. Wrong rows throw, and none after them is taken. */
   postSend(batch: SendBatch): number;
   postReceive(batch: ReceiveBatch): number;
-  /** For messages: who is at the other end. */
+  /** The peer, for messages. */
   readonly peer: string;
   /** The peer's region in this process, to be written in place; throws UnsupportedError where the wire cannot. */
   mapRemote(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow>;
-  /** An eventfd that the peer rings by `RemoteWindow.ring`, once it has mapped something of ours. Only for epoll. */
+  /** A doorbell, an eventfd that the peer rings by `RemoteWindow.ring` once it has mapped a region of this side. Only for epoll. */
   readonly doorbellFd?: number | undefined;
   close(): void;
 }
@@ -198,7 +198,7 @@ export interface RemoteWindow extends Disposable {
   readonly sizeBytes: number;
   /** False once the peer has revoked it or is gone. */
   readonly isValid: boolean;
-  /** Wakes whoever waits for the bell of the peer's QP. */
+  /** Rings the doorbell of the peer's QP. */
   ring(): void;
   close(): void;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { checkStep, type QpAttributes, type QpState, qpStates } from './index.ts';
+import { checkStep, type QpAttributes, type QpState, qpStates } from './qp-state.ts';
 
 const toRtr: QpAttributes = {
   path: { gid: '::1' },
@@ -12,8 +12,8 @@ const toRtr: QpAttributes = {
 };
 const toRts: QpAttributes = { sqPsn: 0, timeout: 14, retryCount: 7, rnrRetry: 7, maxRdAtomic: 1 };
 
-/** Every step of an RC QP there is, and what it must be told. All others are illegal. */
-const ladder: Readonly<Record<string, QpAttributes>> = {
+/** Every step of an RC QP, with the attributes that it needs. All others are illegal. */
+const steps: Readonly<Record<string, QpAttributes>> = {
   'RESET INIT': { portNumber: 1, access: 0 },
   'INIT INIT': {},
   'INIT RTR': toRtr,
@@ -26,12 +26,12 @@ const ladder: Readonly<Record<string, QpAttributes>> = {
   ...Object.fromEntries(qpStates.filter((from) => from !== 'RESET').map((from) => [`${from} ERR`, {}])),
 };
 
-describe('the ladder of a QP', () => {
-  test('every step that is not on it is refused, and names both states', () => {
+describe('the QP state machine', () => {
+  test('every other step is refused, with the names of both states', () => {
     let illegal = 0;
     for (const from of qpStates) {
       for (const to of qpStates) {
-        if (`${from} ${to}` in ladder) continue;
+        if (`${from} ${to}` in steps) continue;
         illegal++;
         assert.throws(() => checkStep('RC', from, to, {}), {
           code: 'MILLRACE_ERR_USAGE',
@@ -39,11 +39,11 @@ describe('the ladder of a QP', () => {
         });
       }
     }
-    assert.equal(illegal, qpStates.length ** 2 - Object.keys(ladder).length);
+    assert.equal(illegal, qpStates.length ** 2 - Object.keys(steps).length);
   });
 
-  test('a step without one of its attributes is refused, and says which', () => {
-    for (const [step, attributes] of Object.entries(ladder)) {
+  test('a step without one of its attributes is refused, with its name', () => {
+    for (const [step, attributes] of Object.entries(steps)) {
       const [from, to] = step.split(' ') as [QpState, QpState];
       checkStep('RC', from, to, attributes);
       for (const name of Object.keys(attributes)) {
@@ -73,7 +73,7 @@ describe('the ladder of a QP', () => {
     assert.throws(() => checkStep('RC', 'RESET', 'INIT', { portNumber: 1, access: 64 }), /access flags/);
   });
 
-  test('a datagram QP climbs without a peer', () => {
+  test('a datagram QP is modified to RTS without a peer', () => {
     checkStep('UD', 'RESET', 'INIT', { portNumber: 1, qkey: 5 });
     checkStep('UD', 'INIT', 'RTR', {});
     checkStep('UD', 'RTR', 'RTS', { sqPsn: 0 });

@@ -1,4 +1,4 @@
-// The ladder a queue pair climbs: which steps there are, and what each must and may be told. As in the InfiniBand
+// The QP state machine: which steps are allowed, and which attributes each step needs and takes. As in the InfiniBand
 // specification, table "QP state transition properties".
 
 import { UsageError } from '../errors.ts';
@@ -9,7 +9,7 @@ export const qpStates = ['RESET', 'INIT', 'RTR', 'RTS', 'SQD', 'SQE', 'ERR'] as 
 export type QpState = (typeof qpStates)[number];
 export type QpType = 'RC' | 'UD';
 
-/** Where the peer is. */
+/** The path to the peer. */
 export interface PathTo {
   readonly gid: Gid;
   readonly lid?: number;
@@ -23,7 +23,7 @@ export type Mtu = 256 | 512 | 1024 | 2048 | 4096;
 export interface QpAttributes {
   readonly portNumber?: number;
   readonly pkeyIndex?: number;
-  /** What the peer may do through this QP, besides what its regions allow. */
+  /** What the peer may do through this QP; its regions must allow it as well. */
   readonly access?: number;
   readonly qkey?: number;
   readonly path?: PathTo;
@@ -33,9 +33,9 @@ export interface QpAttributes {
   readonly sqPsn?: number;
   /** Reads and atomics the peer may have under way here. */
   readonly maxDestRdAtomic?: number;
-  /** Reads and atomics we have under way there. */
+  /** Reads and atomics that this side may have under way at the peer. */
   readonly maxRdAtomic?: number;
-  /** How long a peer without a receive tells us to wait: 5-bit code, 0 is the longest (655 ms), 1 the shortest (10 us). */
+  /** How long a peer that finds no receive here shall wait: 5-bit code, 0 is the longest (655 ms), 1 the shortest (10 us). */
   readonly minRnrTimer?: number;
   /** Time without an answer before a retry: 4.096 us times 2 to this; 0 is for ever. */
   readonly timeout?: number;
@@ -44,7 +44,7 @@ export interface QpAttributes {
   readonly rnrRetry?: number;
 }
 
-export type AttributeName = keyof QpAttributes;
+type AttributeName = keyof QpAttributes;
 
 interface Step {
   readonly required: readonly AttributeName[];
@@ -83,7 +83,7 @@ const udSteps: Readonly<Record<string, Step>> = {
   'SQE RTS': inRts,
 };
 
-/** Throws when the step is not on the ladder, or an attribute is missing, not for this step, or out of range. */
+/** Throws when the step is not allowed, or an attribute is missing, not for this step, or out of range. */
 export function checkStep(type: QpType, from: QpState, to: QpState, attributes: QpAttributes): void {
   const attempt = `QP from ${from} to ${to}`;
   const step = findStep(type, from, to);
@@ -97,7 +97,7 @@ export function checkStep(type: QpType, from: QpState, to: QpState, attributes: 
   for (const name of given) checkValue(attempt, name as AttributeName, attributes);
 }
 
-/** Throws when the path could not lead anywhere. */
+/** Throws when the path is invalid. */
 export function checkPath(attempt: string, { gid, lid = 0, gidIndex = 0, hopLimit = 1 }: PathTo): void {
   gidBytes(gid);
   for (const [name, value, max] of [

@@ -1,4 +1,4 @@
-// A queue pair: the ladder, posting, and what the peer is called.
+// A queue pair: its state machine, posting, and the name of its peer.
 
 import { UsageError } from '../errors.ts';
 import { access } from './access.ts';
@@ -47,7 +47,7 @@ export class Qp extends VerbsObject {
   readonly maxInlineBytes: number;
   readonly #qp: ProviderQp;
   readonly #srq: Srq | undefined;
-  /** Where the last step led. A device itself only ever moves a QP to ERR or SQE, where posting is allowed. */
+  /** The state after the last step. A device by itself only moves a QP to ERR or SQE, where posting is allowed. */
   #reached: QpState = 'RESET';
 
   constructor(pd: Pd, qp: ProviderQp, options: QpOptions, spec: QpSpec) {
@@ -73,17 +73,17 @@ export class Qp extends VerbsObject {
     return this.#qp.number;
   }
 
-  /** Where it is now. A device may have to be asked, so this is not for hot loops. */
+  /** The current state. A device may have to be asked, so this is not for hot loops. */
   get state(): QpState {
     return this.#qp.state;
   }
 
-  /** For messages. */
+  /** The peer, for messages. */
   get peer(): string {
     return this.#qp.peer;
   }
 
-  /** One step of the ladder. Throws without changing anything when the step or an attribute is wrong. */
+  /** One step of the QP state machine. Throws without changing anything when the step or an attribute is wrong. */
   modify(to: QpState, attributes: QpAttributes = {}): void {
     this.checkOpen();
     checkStep(this.type, this.#qp.state, to, attributes);
@@ -91,7 +91,7 @@ export class Qp extends VerbsObject {
     this.#reached = to;
   }
 
-  /** The step from RESET that takes nothing from the peer. */
+  /** The step from RESET, which needs nothing of the peer. */
   init(flags: number = access.localWrite | access.remoteWrite | access.remoteRead | access.remoteAtomic): void {
     this.modify('INIT', this.type === 'RC' ? { portNumber: 1, access: flags } : { portNumber: 1, qkey: 0 });
   }
@@ -119,15 +119,15 @@ export class Qp extends VerbsObject {
   }
 
   /**
-   * Rung by the peer through the window that `mapRemote` gave it: for epoll, edge-triggered, so that nobody needs to read
-   * it. Undefined where the wire maps nothing.
+   * Rung by the peer through the window that `mapRemote` gave it: for epoll, edge-triggered, so that it need not be
+   * read. Undefined where the wire maps nothing.
    */
   get doorbellFd(): number | undefined {
     this.checkOpen();
     return this.#qp.doorbellFd;
   }
 
-  /** Throws what a completion of this QP says, unless it succeeded. */
+  /** Throws a CompletionError unless the completion succeeded. */
   throwIfFailed(batch: CompletionBatch, index: number): void {
     if (batch.status(index) !== 0) throw new CompletionError(batch.toCompletion(index), this);
   }

@@ -21,7 +21,7 @@ export function openDevice(name?: string): Device {
   return new Device(openProvided(name));
 }
 
-/** As `openDevice`, without the object model: for providers that stand in front of another. */
+/** As `openDevice`, without the object model: for providers that wrap another one. */
 export function openProvided(name?: string): ProviderDevice {
   const devices = listDevices();
   const info = name === undefined ? devices[0] : devices.find((device) => device.name === name);

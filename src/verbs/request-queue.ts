@@ -1,16 +1,16 @@
-// Requests on their way through one queue of a QP: as many as it has places, the others in a line behind.
+// Requests of one queue of a QP: as many as it has places are posted, the others wait in order.
 
 import type { Completion, CompletionBatch } from './completion.ts';
 import type { Dispatcher } from './dispatcher.ts';
 import type { ReceiveBatch, SendBatch } from './work-request.ts';
 
 /** What the queue posts to, and how a failed completion reads as an error. */
-export interface QueueCalls<B> {
+interface QueueCalls<B> {
   post(batch: B): number;
   fail(completion: Completion): Error;
 }
 
-/** Adds the row. `place` is this request's alone until it is done: 0 to one less than the queue has. */
+/** Adds the row. No other request has the same `place` until this one is done: 0 to one less than the queue has. */
 export type Fill<B> = (batch: B, wrId: number, place: number) => void;
 export type Done<T> = (batch: CompletionBatch, index: number, place: number) => T;
 
@@ -30,7 +30,7 @@ export class RequestQueue<B extends SendBatch | ReceiveBatch> implements Disposa
   readonly #line: Request<B>[] = [];
   readonly #retry = (): void => this.#postLine();
 
-  /** `batch` has room for one row and stays the caller's. */
+  /** `batch` has room for one row; whoever passes it closes it. */
   constructor(dispatcher: Dispatcher, depth: number, batch: B, calls: QueueCalls<B>) {
     this.#dispatcher = dispatcher;
     this.#depth = depth;
@@ -40,7 +40,7 @@ export class RequestQueue<B extends SendBatch | ReceiveBatch> implements Disposa
     dispatcher.reserve(depth);
   }
 
-  /** Posts now, or when there is room and nobody is before it. */
+  /** Posts now, or when there is room and no other request waits before it. */
   add<T>(fill: Fill<B>, done: Done<T>): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     const request: Request<B> = {
@@ -53,7 +53,7 @@ export class RequestQueue<B extends SendBatch | ReceiveBatch> implements Disposa
     return promise;
   }
 
-  /** Nothing is waited for any more. */
+  /** Rejects all requests. */
   reject(reason: Error): void {
     for (const [wrId, request] of this.#posted) {
       this.#dispatcher.forget(wrId);
@@ -75,7 +75,7 @@ export class RequestQueue<B extends SendBatch | ReceiveBatch> implements Disposa
     else this.#dispatcher.stopWaiting(this.#retry);
   }
 
-  /** False when there was no room. A request that cannot be posted at all is rejected, and that is the end of it. */
+  /** False when there was no room. A request that cannot be posted at all is rejected. */
   #post(request: Request<B>): boolean {
     const place = this.#places.pop();
     if (place === undefined) return false;

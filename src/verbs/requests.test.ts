@@ -122,7 +122,7 @@ describe('requests as promises', () => {
     assert.equal(await swapped, 0n);
   });
 
-  test('a full queue makes callers wait, in order', async () => {
+  test('requests to a full queue wait, in order', async () => {
     const { qp, mr, paper } = fixture();
     using requests = new Requests(qp);
     const done: number[] = [];
@@ -135,7 +135,7 @@ describe('requests as promises', () => {
     assert.deepEqual(done, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
   });
 
-  test('a request that fails says what, where and why', async () => {
+  test('a request that fails rejects with operation, peer and cause', async () => {
     const { qp, mr, paper } = fixture();
     using requests = new Requests(qp);
     const failing = requests.send(mr, 0, 1);
@@ -172,7 +172,7 @@ describe('requests as promises', () => {
     assert.deepEqual(await second, { byteLength: 3 });
   });
 
-  test('nothing keeps the process alive once nobody waits', async () => {
+  test('nothing keeps the process alive once no request waits', async () => {
     const code = `
       import { paperDevice } from '${new URL('./fixtures/paper-device.ts', import.meta.url).href}';
       import { modifyToRts, localQpEndpoint, Requests } from '${new URL('./index.ts', import.meta.url).href}';

@@ -31,14 +31,14 @@ const atomicBytes = 8;
  * CompletionError, and so does all that was posted after it, because the QP is in ERR then. Closing rejects what is
  * pending; the device may still touch its memory until the QP is closed.
  *
- * The QP's CQs need a channel and a place for every request of the QPs that share them, and nobody else may poll them.
+ * The QP's CQs need a channel and a place for every request of the QPs that share them, and only it may poll them.
  */
 export class Requests extends VerbsObject {
   readonly #qp: Qp;
   readonly #sends: RequestQueue<SendBatch>;
   readonly #receives: RequestQueue<ReceiveBatch>;
   readonly #undo = new DisposableStack();
-  /** Where atomics put what was there. */
+  /** The memory that atomics store the previous values in. */
   #results: Mr | undefined;
 
   constructor(qp: Qp) {
@@ -153,7 +153,7 @@ export class Requests extends VerbsObject {
     this.#results?.close();
   }
 
-  /** What was there comes back into eight bytes of our own, of which there are as many as the queue has places. */
+  /** The previous value is stored in eight bytes of local memory, of which there are as many as the queue has places. */
   async #atomic(fill: (batch: SendBatch, wrId: number) => SendBatch): Promise<bigint> {
     this.#results ??= this.#qp.pd.allocate({ sizeBytes: this.#qp.sendRequests * atomicBytes });
     const { lkey, address, memory } = this.#results;

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { ReceiveBatch, read64, receiveRow, SendBatch, sendFlags, sendOpcodes, sendRow, write64 } from './index.ts';
 
 describe('a batch of work requests', () => {
-  test('sizes that make no sense are refused', () => {
+  test('invalid sizes are refused', () => {
     for (const options of [{ capacity: 0 }, { capacity: 65_537 }, { capacity: 1.5 }, { maxSge: 0 }, { maxSge: 65 }]) {
       assert.throws(() => new SendBatch(options), { code: 'MILLRACE_ERR_USAGE' });
     }
@@ -32,7 +32,7 @@ describe('a batch of work requests', () => {
     );
   });
 
-  test('a datagram says where it goes, once there is one', () => {
+  test('a datagram has a destination, once there is a request', () => {
     using batch = new SendBatch({ capacity: 2, maxSge: 1 });
     assert.throws(() => batch.to(1, 2, 3), { code: 'MILLRACE_ERR_USAGE' });
     batch.send(1).to(7, 8, 9).sge(1, 2, 3);

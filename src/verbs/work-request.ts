@@ -22,7 +22,7 @@ export const sendFlags = {
   fence: 2,
   /** Wakes a receiver that asked for solicited events only. */
   solicited: 4,
-  /** The data is taken at once: its memory may be reused when post returns, and needs no registration. */
+  /** The data is copied when it is posted: its memory may be reused when post returns, and needs no registration. */
   inline: 8,
 } as const;
 
@@ -38,7 +38,7 @@ export const sendRow = {
   /** What to add, or to compare with. */
   compareAdd: 9,
   swap: 11,
-  /** UD: who it is for. */
+  /** UD: the destination. */
   destQpNumber: 13,
   qkey: 14,
   addressHandle: 15,
@@ -214,7 +214,7 @@ export class SendBatch extends Batch {
     return this;
   }
 
-  /** UD: who the last row is for; `handle` is that of an `Ah`. A qkey with the top bit set means the QP's own. */
+  /** UD: the destination of the last row; `handle` is that of an `Ah`. A qkey with the top bit set means the QP's own. */
   to(handle: number, qpNumber: number, qkey: number): this {
     if (this.count === 0) throw new UsageError('a destination needs a request first');
     const row = (this.count - 1) * this.rowWords;

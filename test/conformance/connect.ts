@@ -1,4 +1,4 @@
-// Climbing the ladder by hand: the attributes of each step, and two QPs brought to RTS.
+// Steps of the QP state machine by hand: the attributes of each step, and two QPs modified to RTS.
 
 import {
   access,
@@ -20,7 +20,7 @@ export const PSN_OF_RIGHT = 0xff_ff00;
 export interface ConnectOptions {
   readonly gidOf?: GidOf;
   readonly access?: number;
-  /** In place of what the steps would be told. */
+  /** Replaces attributes of the steps. */
   readonly attributes?: QpAttributes;
 }
 
@@ -35,7 +35,7 @@ export type GidOf = (device: Device) => Gid;
 
 const ports = new WeakMap<Device, PortInfo>();
 
-/** As it was when first looked at: to look costs a kernel a call for each of its GIDs, and a backend one to that. */
+/** Read once, because that costs a system call for each GID, and a call to a backend. */
 export function portOf(device: Device): PortInfo {
   const port = ports.get(device) ?? device.port();
   ports.set(device, port);
@@ -79,7 +79,7 @@ export function rtsAttributes(psn: number, options: ConnectOptions = {}): QpAttr
   };
 }
 
-/** From RESET as far up as asked. */
+/** From RESET to the state that is asked for. */
 export function modifyToRts(qp: Qp, to: QpState, psn: number, peer: PeerOf, options: ConnectOptions = {}): void {
   if (to === 'RESET') return;
   qp.modify('INIT', initAttributes(options.access));
@@ -93,7 +93,7 @@ export function modifyToRts(qp: Qp, to: QpState, psn: number, peer: PeerOf, opti
   qp.modify(to);
 }
 
-/** Both from RESET to RTS, each knowing the other. */
+/** Modifies both to RTS, each connected to the other. */
 export function connectPair(
   left: Qp,
   right: Qp,

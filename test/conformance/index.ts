@@ -6,7 +6,7 @@ import { keys } from './keys.ts';
 import { lifetimes } from './lifetimes.ts';
 import { localErrors } from './local-errors.ts';
 import { opcodes } from './opcodes.ts';
-import { ladder } from './qp-states.ts';
+import { qpStateMachine } from './qp-states.ts';
 import { queues } from './queues.ts';
 import { remoteErrors } from './remote-errors.ts';
 import { retries } from './retries.ts';
@@ -17,7 +17,7 @@ export { preferredGid } from './connect.ts';
 export type { ConformanceTarget, DevicePair, Feature } from './target.ts';
 
 const parts = {
-  ladder,
+  qpStateMachine,
   lifetimes,
   opcodes,
   flags,

@@ -1,4 +1,4 @@
-// Keys to memory: who may use them, for what, and until when.
+// Keys to memory: which peers may use them, for what, and until when.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
@@ -16,7 +16,7 @@ async function write(rig: Rig, rkey: number, qp: Qp = rig.left.qp): Promise<stri
   return (await left.sent())[0]?.status;
 }
 
-/** A device may get to know a key over several requests, and must forget it all the same. */
+/** A device may cache a key over several requests, and must drop it all the same. */
 async function warmUp(rig: Rig, rkey: number, qp: Qp = rig.left.qp): Promise<void> {
   for (let times = 0; times < 5; times++) {
     assert.equal(await write(rig, rkey, qp), 'SUCCESS');
@@ -105,8 +105,8 @@ export function keys(target: ConformanceTarget): void {
         const region = right.pd.allocate({ sizeBytes: 4096, access: localWrite | remoteRead });
         assert.throws(() => region.grant(right.qp, localWrite | remoteWrite), usage);
         const pd = right.device.createPd();
-        const stranger = pd.createQp({ sendCq: right.sendCq });
-        assert.throws(() => region.grant(stranger), usage);
+        const otherQp = pd.createQp({ sendCq: right.sendCq });
+        assert.throws(() => region.grant(otherQp), usage);
       },
     );
 

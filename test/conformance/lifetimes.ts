@@ -1,4 +1,4 @@
-// Lifetimes: children close before their parents, closing twice is harmless, and what is closed says so.
+// Lifetimes: children close before their parents, closing twice is harmless, and using a closed object throws.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';

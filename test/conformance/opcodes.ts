@@ -188,7 +188,7 @@ export function opcodes(target: ConformanceTarget): void {
         await left.sentStatuses(5),
         [1, 2, 3, 4, 5].map((wrId) => `${wrId}:SUCCESS`),
       );
-      // No byte is touched, so no key is looked at.
+      // No byte is touched, so no key is checked.
       left.post((batch) => batch.write(6, 0, 0).read(7, 0, 0));
       assert.deepEqual(await left.sentStatuses(2), ['6:SUCCESS', '7:SUCCESS']);
     });

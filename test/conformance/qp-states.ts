@@ -1,4 +1,4 @@
-// The ladder: every pair of states, every attribute, and what may be posted where.
+// The QP state machine: every pair of states, every attribute, and what may be posted in which state.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
@@ -59,8 +59,8 @@ const steps: readonly (readonly [QpState, QpState])[] = [
   ['RTR', 'RTS'],
 ];
 
-export function ladder(target: ConformanceTarget): void {
-  describe(`${target.name}: the ladder`, () => {
+export function qpStateMachine(target: ConformanceTarget): void {
+  describe(`${target.name}: the QP state machine`, () => {
     for (const from of states) {
       for (const to of states) {
         const isLegal = (legal[from] ?? []).includes(to);
@@ -186,7 +186,7 @@ export function ladder(target: ConformanceTarget): void {
         assert.deepEqual(await left.sentStatuses(), ['2:SUCCESS']);
         left.qp.modify('RESET');
         right.qp.modify('RESET');
-        // A device with a thread of its own may have noticed the end of its peer before, and flushed the receive.
+        // A device with a thread of its own may have detected the end of its peer before, and flushed the receive.
         reap(right.receiveCq);
         await turn();
         rig.connect();

@@ -13,7 +13,7 @@ export function queues(target: ConformanceTarget): void {
       'a full send queue says how many requests it took',
       { left: { sendRequests: 8 } },
       async ({ left, right }) => {
-        // Nobody receives: what is taken stays.
+        // The peer has no receives, so requests stay in the queue.
         const fill = 256;
         const taken = left.tryPost((batch) => {
           for (let wrId = 0; wrId < fill; wrId++) batch.send(wrId).sge(...left.at(0, 1));

@@ -1,4 +1,4 @@
-// A peer that is not ready, slow, gone or never was; and what becomes of work that is outstanding when a QP dies.
+// A peer that is not ready, slow, gone or never was; and what becomes of work that is outstanding when a QP fails.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
@@ -6,7 +6,7 @@ import { modifyToRts, PSN_OF_LEFT, PSN_OF_RIGHT } from './connect.ts';
 import { type ConformanceTarget, conforms } from './target.ts';
 import { settle, turn } from './wait.ts';
 
-// 4.096 us times 2 to this: 67 ms. Less, and a busy machine needs longer to meet its peer.
+// 4.096 us times 2 to this: 67 ms. With less, a busy machine may not connect in time.
 const impatient = { timeout: 15, retryCount: 1 };
 const rnrOnce = { rnrRetry: 1 };
 // Code 1 is 10 us.
@@ -115,7 +115,7 @@ export function retries(target: ConformanceTarget): void {
         );
         const [first, second] = await left.sentStatuses(2);
         assert.equal(second, '3:WR_FLUSH_ERR');
-        // A wire with connections may have noticed the end before the request was posted.
+        // A wire with connections may have detected the end before the request was posted.
         assert.ok(first === '2:RETRY_EXC_ERR' || first === '2:WR_FLUSH_ERR', first);
       },
     );
@@ -200,7 +200,7 @@ export function retries(target: ConformanceTarget): void {
       assert.ok(right.bytes(0, 8).every((byte) => byte === 0));
     });
 
-    conforms(target, 'a QP that died climbs again after RESET', {}, async (rig) => {
+    conforms(target, 'a QP that failed is modified to RTS again after RESET', {}, async (rig) => {
       const { left, right } = rig;
       left.post((batch) => batch.write(1, right.mr.address, 0).sge(...left.at(0, 8)));
       assert.deepEqual(await left.sentStatuses(), ['1:REM_ACCESS_ERR']);

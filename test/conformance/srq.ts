@@ -1,4 +1,4 @@
-// Shared receive queues: several QPs, one supply of receives.
+// Shared receive queues: several QPs take receives from one queue.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';

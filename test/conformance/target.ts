@@ -18,7 +18,7 @@ export type Feature =
   | 'cqOverrun'
   | 'srq'
   | 'srqLimit'
-  /** A QP that dies is announced by an event. */
+  /** A QP that fails is announced by an event. */
   | 'qpFatal'
   /** The responder's QP goes to ERR as well when it refuses a request. */
   | 'responderDies'
@@ -26,11 +26,11 @@ export type Feature =
   /** A granted key is refused to the peers of other QPs. */
   | 'boundGrants'
   | 'solicited'
-  /** A failed completion wakes those who asked for solicited ones only. */
+  /** A failed completion wakes a CQ that is armed for solicited ones only. */
   | 'solicitedErrors'
-  /** A request that fails here says why, rather than that it was flushed. */
+  /** A request that fails here has the status of its failure, rather than that of a flush. */
   | 'localStatus'
-  /** A receive that fails says why, here and to the sender. */
+  /** A receive that fails has the status of its failure, here and at the sender. */
   | 'receiveStatus'
   /** An atomic on an odd address is refused by the peer, not by the local device. */
   | 'unalignedAtomics'
@@ -40,7 +40,7 @@ export type Feature =
   /** A fenced request that comes before its receive is tried again, as others are. */
   | 'fencedRetry'
   | 'bigMessages'
-  /** A peer that never was, or is gone, is noticed. */
+  /** A peer that never was, or is gone, is detected. */
   | 'retryExceeded';
 
 export interface ConformanceTarget {

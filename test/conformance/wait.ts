@@ -6,7 +6,7 @@ import { type Completion, CompletionBatch, type Cq } from '../../src/verbs/index
 
 export const DEADLINE_MS = 10_000;
 
-/** One turn of the event loop: whatever devices, sockets and timers have to do gets done. */
+/** One turn of the event loop, in which devices, sockets and timers do their work. */
 export function turn(): Promise<void> {
   return new Promise((resolve) => {
     setImmediate(resolve);
@@ -59,7 +59,7 @@ export async function drain(cq: Cq, count: number, deadlineMs: number = DEADLINE
   return completions;
 }
 
-/** Lets the world go round a number of times, and returns what came meanwhile: for what must not come. */
+/** Turns the event loop a number of times, and returns the completions that came meanwhile: for those that must not come. */
 export async function settle(cq: Cq, turns = 200): Promise<Completion[]> {
   const completions: Completion[] = [];
   for (let index = 0; index < turns; index++) {

@@ -12,7 +12,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Worker } from 'node:worker_threads';
 import { TrialCgroup } from '../../src/doctor/cgroup.ts';
-import { type BpfLoadOptions, BpfObject, readBpfNames } from '../../src/native/bpf.ts';
+import { type BpfLoadOptions, BpfObject } from '../../src/native/bpf.ts';
 import { BpfError } from '../../src/native/bpf-error.ts';
 import { BpfMap } from '../../src/native/bpf-map.ts';
 import { Fd } from '../../src/native/fd.ts';
@@ -46,7 +46,7 @@ describe('a BPF object that is no such thing', () => {
 
   test('a truncated object is refused, wherever it was cut', () => {
     for (let size = 0; size < bytes.length; size += 97) {
-      assert.throws(() => readBpfNames(bytes.subarray(0, size), name), BpfError, `cut at ${size}`);
+      assert.throws(() => BpfObject.load(bytes.subarray(0, size), { name }), BpfError, `cut at ${size}`);
     }
   });
 
@@ -67,12 +67,6 @@ describe('a BPF object that is no such thing', () => {
     const message = /has no program "nobody" here; it has: probe_connect4, /;
     assert.throws(() => load({ programs: ['nobody'] }), { code: 'MILLRACE_ERR_USAGE', message });
     assert.throws(() => load({ maps: ['nothing'] }), { code: 'MILLRACE_ERR_USAGE', message: /no map "nothing"/ });
-  });
-
-  test('reading names needs no privilege and loads nothing', () => {
-    const { programs, maps } = readBpfNames(bytes, name);
-    assert.ok(programs.includes('probe_sk_msg'));
-    assert.deepEqual([...maps].sort(), ['probe_destination', 'probe_events', 'probe_records', 'probe_sockets']);
   });
 });
 

@@ -56,7 +56,7 @@ describe('what libibverbs refuses', () => {
     assert.equal(stepHint(-5, facts), undefined);
   });
 
-  test('a row that is wrong is the caller’s mistake, a full queue nobody’s, and all else the device’s', () => {
+  test('a wrong row is a UsageError, a full queue no error, and all else an error of the device', () => {
     const refusal = { what: 'send request', row: 4, queue: 'QP 9', maxSge: 2, maxInlineBytes: 64 };
     for (const [errno, words] of [
       [-7, /more scatter-gather entries than the 2/],

@@ -10,7 +10,7 @@ const { EACCES, EAGAIN, EINVAL, ENODATA, ENOMEM, ENOSYS, EPERM, ETIMEDOUT, EHOST
 const { E2BIG, EDESTADDRREQ, EFAULT, EMSGSIZE, EOPNOTSUPP } = constants.errno;
 const ENOTSUPP = 524; // the kernel's own, which user space has no name for
 
-/** `hint`: what to do, if anybody knows. */
+/** `hint`: what to do, where that is known. */
 export function verbsError(errno: number, call: string, attempt: string, hint?: string): SystemError {
   const named = errno === -ENOTSUPP ? -EOPNOTSUPP : errno;
   const words = [`${attempt}: ${getSystemErrorMessage(named) ?? 'unknown'}`, ...(hint === undefined ? [] : [hint])];
@@ -27,7 +27,7 @@ export function checkMade<T extends object>(result: T | number, call: string, at
   return result;
 }
 
-/** Of objects that are made: a device has so many, and a user may lock so much. */
+/** Hints when an object cannot be made: devices limit their number, and users may lock so much memory. */
 function openHint(errno: number): string | undefined {
   if (errno === -ENOMEM || errno === -EAGAIN) {
     return `the device has no more of them, or ${lockedMemory() ?? 'memory is short'}`;
@@ -42,7 +42,7 @@ export function registerHint(errno: number): string | undefined {
   return errno === -EOPNOTSUPP ? 'the device does not take memory of this kind' : undefined;
 }
 
-/** Where a step to RTR went wrong is not told apart by the kernel. */
+/** Hints when a step to RTR fails: the kernel does not tell the causes apart. */
 export function stepHint(
   errno: number,
   facts: { readonly gidIndex: number; readonly peer: string },
@@ -83,8 +83,8 @@ function readLimits(): string {
   }
 }
 
-/** What a queue said to a batch that it did not take all of. */
-export interface Refusal {
+/** Why a queue did not take all rows of a batch. */
+interface Refusal {
   readonly errno: number;
   /** `send request` or `receive`. */
   readonly what: string;
@@ -95,7 +95,7 @@ export interface Refusal {
   readonly maxInlineBytes?: number;
 }
 
-/** Whether the queue was just full, so that the caller posts the rest later. */
+/** Whether the queue was just full, so that the rest can be posted later. */
 export function isFull(errno: number): boolean {
   return errno === -ENOMEM;
 }

@@ -1,5 +1,5 @@
-// Asynchronous events of the device: read from its descriptor, on Node's event loop or by a thread that does not come back to it, and told in
-// the object model's words.
+// Asynchronous events of the device: read from its descriptor, on Node's event loop or by a thread that does not return to it, and translated to
+// events of the object model.
 
 import { AGAIN, FdWatch, ibverbs } from '../../native/index.ts';
 import type { DeviceEvent, DeviceEventSource } from '../../verbs/index.ts';
@@ -27,8 +27,8 @@ const reasons: Readonly<Record<number, string>> = {
   [eventTypes.qpAccessError]: 'the peer tried to touch memory it may not',
 };
 
-/** Whose handles events carry. */
-export interface EventSubjects {
+/** Finds the objects whose handles events carry. */
+interface EventSubjects {
   cq(handle: number): IbvCq | undefined;
   srq(handle: number): IbvSrq | undefined;
 }
@@ -64,7 +64,7 @@ export class EventReader implements DeviceEventSource {
       const taken = ibverbs.ibvTakeEvent(this.#context.value);
       if (taken === AGAIN) return true;
       if (typeof taken === 'number') {
-        // The descriptor of a device that is gone stays readable, and has nothing to say.
+        // The descriptor of a device that is gone stays readable without events.
         this.#watch.close();
         this.#gone();
         return false;
@@ -84,7 +84,7 @@ export class EventReader implements DeviceEventSource {
       const srq = this.#subjects.srq(subject);
       if (srq !== undefined) this.#listener({ kind: 'srqLimit', srq });
     } else if (type === eventTypes.portActive || type === eventTypes.portError) {
-      // What it says now: events may come late.
+      // The current state is read, because events may come late.
       const { state } = readAttributes(this.#context, subject);
       this.#listener({ kind: 'portChange', portNumber: subject, state: portState(state) });
     } else if (type === eventTypes.deviceFatal) this.#gone();

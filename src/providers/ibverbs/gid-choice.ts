@@ -1,11 +1,11 @@
-// Which of a port's GIDs to go by: on RoCE the table has one for each address and each version of the protocol, and the
-// first is seldom the one that reaches anybody.
+// Which of a port's GIDs to use: on RoCE the table has one for each address and each version of the protocol, and the
+// first one seldom reaches a peer.
 
 import { type Gid, gidBytes } from '../../verbs/index.ts';
 
 /** enum ibv_gid_type. */
 export const gidTypes = ['IB', 'RoCE v1', 'RoCE v2'] as const;
-export type GidType = (typeof gidTypes)[number];
+type GidType = (typeof gidTypes)[number];
 
 export interface GidEntry {
   /** In the device's table. */
@@ -16,11 +16,11 @@ export interface GidEntry {
 
 type Family = 'IPv4' | 'IPv6' | 'link-local';
 
-// Version 2 is routed and what everything speaks today; an IPv4 address was given on purpose, a link-local one was not.
+// Version 2 is routed and supported by all devices today; an IPv4 address was given on purpose, a link-local one was not.
 const types: readonly GidType[] = ['RoCE v2', 'IB', 'RoCE v1'];
 const families: readonly Family[] = ['IPv4', 'IPv6', 'link-local'];
 
-/** The entry to be found at, or undefined when the table is empty. */
+/** The preferred entry, or undefined when the table is empty. */
 export function preferredGid(entries: readonly GidEntry[], isEthernet: boolean): GidEntry | undefined {
   if (!isEthernet) return entries.find(({ index }) => index === 0) ?? entries[0];
   return entries.toSorted(byPreference)[0];

@@ -15,7 +15,7 @@ interface Registration {
 
 /**
  * The pages are pinned until the region is closed, whatever becomes of their mapping: memory that is closed under its
- * region is still written by peers, and seen by nobody.
+ * region is still written by peers, without effect.
  */
 export class IbvMr implements ProviderMr {
   readonly lkey: number;
@@ -50,7 +50,7 @@ export class IbvMr implements ProviderMr {
 
   revoke(rkey: number): void {
     const handle = this.#grants.get(rkey);
-    if (handle === undefined) throw new UsageError('revoke an rkey: it is none of this region');
+    if (handle === undefined) throw new UsageError('revoke an rkey: it is not of this region');
     handle.close();
     this.#grants.delete(rkey);
   }

@@ -6,7 +6,7 @@ import { encodePath, encodeStep } from './qp.ts';
 /** IBV_QP_… of <infiniband/verbs.h>, by bit. */
 const bits = (...numbers: number[]): number => numbers.reduce((mask, bit) => mask | (1 << bit), 0);
 
-describe('a step of the ladder in libibverbs’ words', () => {
+describe('a step of the QP state machine for libibverbs', () => {
   test('has a mask of what was given, and nothing else', () => {
     const reset = encodeStep('RESET', {});
     assert.deepEqual(Array.from(reset), [bits(0), ...Array(stepWords.count - 1).fill(0)]);
@@ -33,7 +33,7 @@ describe('a step of the ladder in libibverbs’ words', () => {
     assert.deepEqual([rts[stepWords.timeout], rts[stepWords.retryCount], rts[stepWords.rnrRetry]], [14, 7, 6]);
   });
 
-  test('has the peer’s place beside it', () => {
+  test('has the path to the peer beside it', () => {
     const source = { gidIndex: 5, activeMtu: 4096, isGlobal: true } as const;
     const bytes = encodePath(2, { gid: '::ffff:10.0.0.7', lid: 9 }, source);
     const words = new Uint32Array(bytes.buffer);

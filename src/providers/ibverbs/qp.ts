@@ -1,4 +1,4 @@
-// Queue pairs of the device: the ladder in libibverbs' words, and posting.
+// Queue pairs of the device: steps of the QP state machine as attributes of libibverbs, and posting.
 
 import { constants } from 'node:os';
 import { UnsupportedError, UsageError } from '../../errors.ts';
@@ -52,11 +52,11 @@ const DRAIN_WAITS = 50;
 const nobodysWord = new Int32Array(new SharedArrayBuffer(4));
 const { EINVAL } = constants.errno;
 
-/** What goes to the device as it was given. */
+/** Attributes that go to the device unchanged. */
 type PlainName = Exclude<keyof typeof masks, 'state' | 'path' | 'pathMtu'>;
 const plainNames = Object.keys(masks).filter((name) => !['state', 'path', 'pathMtu'].includes(name)) as PlainName[];
 
-/** The peer's place in the words of native/ibverbs-objects.c. */
+/** The path to the peer, as words for native/ibverbs-objects.c. */
 export function encodePath(port: number, path: PathTo, source: Source): Uint8Array {
   const words = new Uint32Array(pathWords.count);
   words[pathWords.port] = port;
@@ -69,7 +69,7 @@ export function encodePath(port: number, path: PathTo, source: Source): Uint8Arr
   return bytes;
 }
 
-/** A step in the words of native/ibverbs-objects.c, without its path. */
+/** A step, without its path, as words for native/ibverbs-objects.c. */
 export function encodeStep(to: QpState, attributes: QpAttributes): Uint32Array {
   const words = new Uint32Array(stepWords.count);
   let mask: number = masks.state;
@@ -127,7 +127,7 @@ export class IbvQp implements ProviderQp {
   /** Asks the device, which moves a QP to ERR by itself. */
   get state(): QpState {
     if (this.#handle.isClosed) return this.#lastState;
-    // A device that is gone has no QP that works.
+    // The QPs of a device that is gone do not work.
     this.#lastState = qpStates[ibverbs.ibvQueryState(this.#handle.value)] ?? 'ERR';
     return this.#lastState;
   }
@@ -138,7 +138,7 @@ export class IbvQp implements ProviderQp {
 
   modify(to: QpState, attributes: QpAttributes): void {
     const { path, portNumber = this.#port } = attributes;
-    // The device wants one in any case; there is hardly ever more than the first.
+    // The device needs one in any case; there is hardly ever more than the first.
     const needsPkey = to === 'INIT' && attributes.portNumber !== undefined;
     const step = encodeStep(to, needsPkey ? { pkeyIndex: 0, ...attributes } : attributes);
     const source = path === undefined ? undefined : chooseSource(this.#context, portNumber, path);
@@ -175,7 +175,7 @@ export class IbvQp implements ProviderQp {
     this.#handle.close();
   }
 
-  /** A send queue that still drains does not leave SQD; an idle one has drained in no time. */
+  /** Waits until the send queue has drained, because the device does not leave SQD before. */
   #step(step: Uint8Array, place: Uint8Array): number {
     let result = ibverbs.ibvModifyQp(this.#handle.value, step, place);
     for (let waits = 0; result === -EINVAL && waits < DRAIN_WAITS && this.state === 'SQD'; waits++) {

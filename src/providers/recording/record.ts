@@ -31,7 +31,7 @@ interface Known<T> {
 
 /**
  * Records everything that is made of the provider. Contents of memory are recorded when a request for them is posted. What the
- * sink throws ends in the program, so a sink that writes to a file should stop at an error by itself.
+ * sink throws is thrown to the program, so a sink that writes to a file should stop at an error by itself.
  */
 export function recordProvider(provider: Provider, sink: RecordingSink, options?: RecordOptions): Provider {
   const recording = new Recording(new RecordingWriter(provider.name, sink, options));
@@ -274,7 +274,7 @@ class Recording {
     this.writer.record({ call: 'close', id }, () => inner.close());
   }
 
-  /** For the program it must be about the objects that the program has. */
+  /** Translates an event to the objects that the program has. */
   #event(device: number, event: DeviceEvent): DeviceEvent {
     const { kind } = event;
     const about = 'qpNumber' in event ? `QP ${event.qpNumber}` : 'portNumber' in event ? event.state : '';

@@ -30,7 +30,7 @@ export class RecordingFile implements Disposable {
     try {
       for (let at = 0; at < bytes.length; ) at += writeSync(this.#fd, bytes, at);
     } catch {
-      // What is missing shows: the last line is not whole.
+      // A reader sees that lines are missing: the last line is not whole.
       this.#isOpen = false;
     }
   }

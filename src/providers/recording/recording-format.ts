@@ -1,4 +1,4 @@
-// The recording of a program's verbs calls, version 1: lines of JSON, and the check that a line is one.
+// The recording of a program's verbs calls, version 1: lines of JSON, and the check of a line.
 //
 // The first line is the header. Each other line is one call that was made of a provider, in the order in which they were made, with
 // its arguments and either its results or an `error`. `us` is when it was made, in microseconds since the header.
@@ -19,14 +19,14 @@
 
 import { z } from 'zod';
 
-export const RECORDING_VERSION = 1;
+const RECORDING_VERSION = 1;
 /** A post of 64 rows with 64 KiB each in base64 fits. */
 export const MAX_LINE_BYTES = 16 * 1024 * 1024;
 
 const objectId = z.int().min(1).max(0x7fff_ffff);
 const u32 = z.int().min(0).max(0xffff_ffff);
 const size = z.int().min(0);
-/** 64 bits as a number: exact up to 2^53, which honest programs stay below. */
+/** 64 bits as a number: exact up to 2^53, below which programs stay. */
 const u64 = z
   .number()
   .min(0)
@@ -194,7 +194,6 @@ export type RecordedSend = z.infer<typeof sendRequest>;
 export type RecordedReceive = z.infer<typeof receiveRequest>;
 export type RecordedCompletion = z.infer<typeof completion>;
 export type RecordedBytes = z.infer<typeof bytes>;
-export type RecordedAttributes = z.infer<typeof attributes>;
 
 /** Throws an Error that says in one line what is wrong. */
 export function parseHeader(line: string): RecordingHeader {
@@ -216,5 +215,5 @@ function parsed<T>(schema: z.ZodType<T>, line: string): T {
   if (result.success) return result.data;
   const issue = result.error.issues[0];
   const where = issue?.path.length ? `${issue.path.join('.').slice(0, 80)}: ` : '';
-  throw new Error(`${where}${(issue?.message ?? 'it makes no sense').replaceAll(/\s+/g, ' ').slice(0, 200)}`);
+  throw new Error(`${where}${(issue?.message ?? 'it is invalid').replaceAll(/\s+/g, ' ').slice(0, 200)}`);
 }

@@ -8,7 +8,7 @@ export interface NumberedCall {
   readonly call: RecordedCall;
 }
 
-/** A recording is a stranger's: what is wrong with it is one line that names the line. */
+/** A recording is not trusted: the error names the line and what is wrong with it, in one line. */
 export class RecordingError extends MillraceError {
   readonly line: number;
 
@@ -58,6 +58,6 @@ async function* linesOf(source: AsyncIterable<Uint8Array>): AsyncGenerator<strin
       return;
     }
   }
-  // A recorder that was killed leaves half a line, which is then told as what it is.
+  // A recorder that was killed leaves half a line, which is reported as invalid.
   if (sizeBytes > 0) yield Buffer.concat(parts).toString();
 }

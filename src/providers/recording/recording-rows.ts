@@ -109,7 +109,7 @@ function sgesAt(words: Uint32Array, first: number, count: number, most: number):
   });
 }
 
-/** Nothing where there was nothing that could be sent. */
+/** Empty where the request has no data. */
 function recordedBytes(range: Uint8Array | undefined, maxDataBytes: number): RecordedBytes {
   if (range === undefined) return '';
   if (range.length <= maxDataBytes) return Buffer.from(range.buffer, range.byteOffset, range.length).toString('base64');

@@ -17,8 +17,8 @@ const DEFAULT_MAX_DATA_BYTES = 65_536;
 const DEFAULT_MAX_BYTES = 1024 ** 3;
 const MAX_MESSAGE_LENGTH = 1000;
 
-/** A call without what every call has. */
-export type CallLine = RecordedCall extends infer Call ? (Call extends unknown ? Omit<Call, 'us'> : never) : never;
+/** A call without the fields that every call has. */
+type CallLine = RecordedCall extends infer Call ? (Call extends unknown ? Omit<Call, 'us'> : never) : never;
 
 export class RecordingWriter {
   readonly maxDataBytes: number;
@@ -39,7 +39,7 @@ export class RecordingWriter {
     this.#write(JSON.stringify(header));
   }
 
-  /** Nothing is written any more: who would have to fetch bytes for it need not. */
+  /** Whether nothing is written any more, so that bytes need not be fetched for it. */
   get isOver(): boolean {
     return this.#isOver;
   }

@@ -7,7 +7,7 @@ import { recordedCompletions } from './recording-rows.ts';
 import type { ReportBuilder } from './replay-report.ts';
 import type { ReplayedQp, ReplayWorld } from './replay-world.ts';
 
-/** Opcodes whose completions say how many bytes. */
+/** Opcodes whose completions have a length. */
 const counted: readonly string[] = ['receive', 'receiveWriteWithImm', 'read', 'fetchAdd', 'compareSwap'];
 /** After so many turns of the event loop without a result, it is not worth a whole processor. */
 const EAGER_TURNS = 2000;
@@ -27,12 +27,12 @@ export class ReplayCompletions implements Disposable {
     this.#patienceMs = patienceMs;
   }
 
-  /** Those that nobody asked for. */
+  /** Completions that the recording does not have. */
   get heldCount(): number {
     return this.#heldCount;
   }
 
-  /** Waits until the same completion has come here, and says how it differs. */
+  /** Waits until the same completion has come here, and returns how it differs. */
   async expect(line: number, recorded: RecordedCompletion): Promise<void> {
     const qp = this.#world.qpByRecordedNumber(recorded.qp);
     if (qp === undefined || qp.isOutside || qp.isSilent) {
@@ -53,7 +53,7 @@ export class ReplayCompletions implements Disposable {
     }
   }
 
-  /** Lets the device go on until it is so, or patience ends. */
+  /** Drives the device until the condition holds, or the time is over. */
   async until(isSo: () => boolean): Promise<boolean> {
     const endMs = performance.now() + this.#patienceMs;
     for (let turns = 0; ; turns++) {
@@ -96,7 +96,7 @@ export class ReplayCompletions implements Disposable {
   }
 }
 
-/** Which receive of a shared queue a message takes depends on who comes first: there, only the order on a QP counts. */
+/** Which receive of a shared queue a message takes depends on which comes first: there, only the order on a QP counts. */
 function keyOf(qp: ReplayedQp, { wrId, status, opcode }: RecordedCompletion): string {
   const isShared = qp.hasSrq && status === 'SUCCESS' && opcode.startsWith('receive');
   return `${qp.id} ${isShared ? 'shared' : wrId}`;

@@ -15,11 +15,11 @@ export interface ReplayedQp {
   readonly hasSrq: boolean;
   /** Its peer is not in the recording. */
   isOutside: boolean;
-  /** A completion did not come: nothing more is waited for. */
+  /** A completion did not come: no other is waited for. */
   isSilent: boolean;
 }
 
-export interface ReplayedMr {
+interface ReplayedMr {
   readonly kind: 'mr';
   readonly object: Mr;
   /** Of the recording. */
@@ -59,7 +59,7 @@ export class ReplayWorld implements Disposable {
     this.#maxMemoryBytes = maxMemoryBytes;
   }
 
-  /** Undefined is one that could not be made here. */
+  /** Undefined when it could not be made here. */
   find<K extends Kind>(line: number, kind: K, id: number): OfKind<K> | undefined {
     const found = this.#objects.get(id);
     if (found?.kind === kind) return found as OfKind<K>;
@@ -143,7 +143,7 @@ export class ReplayWorld implements Disposable {
     return key === undefined ? [address, rkey] : [key.mr.object.address + (address - key.mr.address), key.rkey];
   }
 
-  /** The request with what stands here for what it names; undefined when it goes to somebody who is not here. */
+  /** The request with the keys and addresses of this replay; undefined when its peer is not in the recording. */
   request(recorded: RecordedSend): RecordedSend | undefined {
     const { sges, remote, to, ...rest } = recorded;
     const request: RecordedSend = { ...rest, sges: sges.map((each) => this.sge(each)) };

@@ -43,7 +43,7 @@ describe('a recording', { timeout: 120_000 }, () => {
     rmSync(runtimeDir, { recursive: true });
   });
 
-  test('with a line that makes no sense is refused in one line that names it', async () => {
+  test('with an invalid line is refused in one line that names it', async () => {
     const garbage: readonly (readonly [string, RegExp])[] = [
       ['', /it is not JSON/],
       ['{"call"', /it is not JSON/],
@@ -133,7 +133,7 @@ describe('a recording', { timeout: 120_000 }, () => {
     );
   });
 
-  test('whose peer was elsewhere says so, and does not hang', async () => {
+  test('whose peer was elsewhere reports that, and does not hang', async () => {
     const numbers = lines.flatMap((line) => /"createQp".*"number":(\d+)/.exec(line)?.[1] ?? []);
     // As if the second QP had been made by another program.
     const outside = lines.map((line) => line.replace(`"destQpNumber":${numbers[1]},`, '"destQpNumber":77,'));

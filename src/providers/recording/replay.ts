@@ -37,7 +37,7 @@ const ROWS_AT_ONCE = 256;
 const DEFAULT_PATIENCE_MS = 5000;
 const DEFAULT_MAX_MEMORY_BYTES = 1024 ** 3;
 
-/** Rejects with a RecordingError at the first line that makes no sense. */
+/** Rejects with a RecordingError at the first invalid line. */
 export async function replay(source: AsyncIterable<Uint8Array>, options: ReplayOptions): Promise<ReplayReport> {
   using player = new Player(options);
   for await (const entry of readRecording(source)) {
@@ -88,7 +88,7 @@ class Player implements Disposable {
       case 'truncated':
         this.#report.isTruncated = true;
         return;
-      // Waiting is done by polling here, and what another thread maps is its own business.
+      // The replay waits by polling, and does not map what another thread mapped.
       case 'event':
       case 'mapRemote':
         return;
@@ -102,7 +102,7 @@ class Player implements Disposable {
     }
   }
 
-  /** Calls that take no time. */
+  /** Calls that do not wait. */
   #make(line: number, call: Exclude<RecordedCall, CallOf<'close' | 'poll' | 'modify' | 'event'>>): void {
     const world = this.#world;
     switch (call.call) {
@@ -267,7 +267,7 @@ class Player implements Disposable {
       const next = rows.slice(done, done + ROWS_AT_ONCE);
       const isPosted = (): boolean => {
         taken = this.#try(line, call, () => post(next)) ?? next.length;
-        // What failed then is tried once.
+        // A post that failed in the recording is tried once.
         return taken > 0 || call.error !== undefined;
       };
       if (!(await this.#completions.until(isPosted))) {

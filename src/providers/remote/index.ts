@@ -4,7 +4,7 @@ import { openGuestTransport } from '../../remoting/transports/index.ts';
 import { Device, type DeviceInfo, type Provider, type ProviderDevice } from '../../verbs/index.ts';
 import { RemoteConnection, type RemoteConnectionOptions } from './connection.ts';
 
-export { RemoteConnection, type RemoteConnectionOptions } from './connection.ts';
+export { RemoteConnection } from './connection.ts';
 
 export interface RemoteOptions extends RemoteConnectionOptions {
   /** The backend's socket, or `qemu` in a virtual machine. Default: MILLRACE_BACKEND; without one there are no remote devices. */

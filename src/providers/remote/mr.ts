@@ -6,7 +6,7 @@ import type { RemoteDevice } from './device.ts';
 import type { RemotePd } from './pd.ts';
 import type { RemoteQp } from './qp.ts';
 
-export interface MrKeys {
+interface MrKeys {
   readonly handle: number;
   readonly lkey: number;
   readonly rkey: number;

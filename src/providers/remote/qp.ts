@@ -25,7 +25,7 @@ import type { RemotePd } from './pd.ts';
 import { postReceives } from './receives.ts';
 import { RequestRing } from './request-ring.ts';
 
-export interface MadeQp {
+interface MadeQp {
   readonly handle: number;
   readonly number: number;
   readonly memory: SharedMemory;

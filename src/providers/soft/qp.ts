@@ -37,7 +37,7 @@ export interface QpOwner<Qp extends SoftQp> {
 }
 
 /** The peer's QP, from the attributes `path` and `destQpNumber`. */
-export interface PeerAddress {
+interface PeerAddress {
   readonly path: PathTo;
   readonly qpNumber: number;
 }

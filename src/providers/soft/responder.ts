@@ -66,10 +66,6 @@ export class Responder {
     this.#minRnrTimer = minRnrTimer;
   }
 
-  get hasAnswers(): boolean {
-    return this.#isAckDue || this.#answers.length > 0;
-  }
-
   /** A request has come. Fills in where its payload goes, or returns false when it is not to be carried out. */
   onHeader(header: Uint32Array, into: Pieces): boolean {
     const distance = sequenceDistance(header[headerRow.sequence], this.#expected);

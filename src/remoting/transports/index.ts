@@ -5,5 +5,5 @@ export { closeHostTransport, type HostTransportSpec, openHostTransport } from '.
 export type { QemuHostSpec } from './qemu/host-transport.ts';
 export { QemuMachine } from './qemu/machine.ts';
 export { receivedMachine, registerMachine } from './qemu/registration.ts';
-export { closeEnds, type QemuEnds, type QemuSharing, QemuWiring } from './qemu/wiring.ts';
+export { closeEnds, QemuWiring } from './qemu/wiring.ts';
 export { messageKinds, receiveMessage, sendMessage, type UnixMessage } from './unix/message.ts';

@@ -11,7 +11,7 @@ export const ICRC_BYTES = 4;
 /** The longest headers: BTH and AtomicETH. */
 export const MAX_HEADER_BYTES = BTH_BYTES + partBytes.atomic;
 /** The default partition, with full membership. */
-export const DEFAULT_PKEY = 0xffff;
+const DEFAULT_PKEY = 0xffff;
 
 /** AETH syndromes: what an acknowledgement says. */
 export const syndromes = {

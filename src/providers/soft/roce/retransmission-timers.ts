@@ -13,7 +13,7 @@ export interface TimersOwner {
   wakeAt(ns: number): void;
 }
 
-export type Due = 'nothing' | 'firstProbe' | 'probe' | 'retry';
+type Due = 'nothing' | 'firstProbe' | 'probe' | 'retry';
 
 export class RetransmissionTimers {
   readonly #owner: TimersOwner;

@@ -20,7 +20,7 @@ const GROUP_WORDS = 5;
 const RETRY_NS = 100_000;
 
 /** What a transmitter needs of its wire. */
-export interface TransmitterHost {
+interface TransmitterHost {
   schedule(key: object, ns: number, action: () => void): void;
   unschedule(key: object): void;
   /** There is room again. */

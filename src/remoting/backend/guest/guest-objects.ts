@@ -30,7 +30,7 @@ export interface MemoryObject {
   readonly handle: () => number;
 }
 
-export interface MrObject {
+interface MrObject {
   readonly mr: Mr;
   readonly owner: PdObject;
   readonly memory: MemoryObject;
@@ -66,7 +66,7 @@ export interface QpObject {
   readonly operations: number;
 }
 
-export interface AhObject {
+interface AhObject {
   readonly ah: Ah;
   readonly owner: PdObject;
 }

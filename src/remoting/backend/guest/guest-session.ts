@@ -16,7 +16,7 @@ import {
 import { callHandlers } from '../calls/call-table.ts';
 import { GuestState, type GuestStateOptions } from './guest-state.ts';
 
-export type GuestSessionOptions = Omit<GuestStateOptions, 'counts' | 'onEvent' | 'onCompletions' | 'onNap'>;
+type GuestSessionOptions = Omit<GuestStateOptions, 'counts' | 'onEvent' | 'onCompletions' | 'onNap'>;
 
 /** Words of shared memory that `spin` loads, about. */
 const SPIN_LOADS = 24;

@@ -12,7 +12,7 @@ import type { TagTable } from './tag-table.ts';
 const ROW = completionRow.words;
 const POLL_ROWS = 64;
 
-export interface GuestCompletionQueueOptions {
+interface GuestCompletionQueueOptions {
   readonly cq: Cq;
   readonly memory: HostMemory;
   readonly shape: CompletionRingShape;

@@ -7,7 +7,7 @@ import { requestRing } from '../../protocol/index.ts';
 import { type GuestRequestQueue, POST_ROWS } from './guest-request-queue.ts';
 import { checkPostedCount, copyCheckedReceive, type GuestKeys } from './request-check.ts';
 
-export interface GuestReceiveQueueOptions {
+interface GuestReceiveQueueOptions {
   readonly tag: number;
   readonly target: { post(batch: ReceiveBatch): number };
   /** The memory of the QP or SRQ, which the guest can write. */
