@@ -391,7 +391,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     const stream = new Stream(id, this, leg.socket, leg.info, credit, leg.isConnecting);
     this.#streams.set(stream);
     this.#sockets.add(stream);
-    if (!leg.isConnecting) stream.connected();
+    if (!leg.isConnecting) stream.accepted();
     return '';
   }
 }
