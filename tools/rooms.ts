@@ -25,7 +25,7 @@ export const rooms: readonly Room[] = [
   room('src/native', 'memory, descriptors, sockets, threads, BPF objects: the only importer of the addon'),
   room('src/system', 'cgroup mount, folders, process identity, version'),
   room('src/text', 'names, sizes, addresses and other words from and for people'),
-  room('src/spin', 'how long to spin before sleeping'),
+  room('src/spin', 'whether to spin or to sleep: policies and their tunings'),
   room('src/status', 'what daemon and backend tell of themselves: plain data and events'),
   room('src/json-lines', 'conversations in JSON lines: messages as tables, framing, heartbeat, hang-up', 'src/text'),
   room('src/tls', 'mutual TLS, certificates', 'src/system src/text'),
@@ -55,7 +55,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/vortex/net',
     'streams between hosts',
-    'src/native src/json-lines src/tls src/verbs src/verbs/endpoint src/providers src/vortex/stream',
+    'src/native src/spin src/json-lines src/tls src/verbs src/verbs/endpoint src/providers src/vortex/stream',
   ),
   room('src/vortex', 'millrace/vortex', 'src/vortex/stream src/vortex/net'),
   room('src/vortex/files', 'files over streams: send, recv', 'src/system src/json-lines src/tls src/vortex'),
@@ -79,7 +79,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/lane',
     'a worker thread of the daemon: accepts, carries',
-    'src/native src/system src/status src/loop src/steering src/channel src/config src/providers',
+    'src/native src/system src/spin src/status src/loop src/steering src/channel src/config src/providers',
   ),
   room(
     'src/proxy/control',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { SpinPolicy, tunings } from '../spin/index.ts';
 import { LaneLoop, type LoopedSession } from './lane-loop.ts';
-import { Patience } from './patience.ts';
 
 /** Runs a loop over one session for some turns, and says how long each of them waited. */
 function waits(session: LoopedSession, turns: number): number[] {
@@ -16,7 +16,7 @@ function waits(session: LoopedSession, turns: number): number[] {
   const laneLoop = new LaneLoop({
     loop,
     sessions: () => [session],
-    patience: new Patience(0),
+    spinPolicy: new SpinPolicy(tunings.lane, 0),
     isRunning: () => timeouts.length < turns,
     isAwaiting: () => false,
   });
@@ -25,11 +25,11 @@ function waits(session: LoopedSession, turns: number): number[] {
 }
 
 describe('the loop of a lane', () => {
-  test('blocks when a session sleeps soundly', () => {
+  test('blocks when all sessions can be woken', () => {
     assert.deepEqual(waits({ turn: () => 0, prepareSleep: () => true }, 3), [0, -1, -1]);
   });
 
-  test('looks at once when something comes at the last moment, each time', () => {
+  test('polls again at once when a record comes at the last moment, each time', () => {
     let waiting = 0;
     const session: LoopedSession = {
       turn: () => {
@@ -37,7 +37,7 @@ describe('the loop of a lane', () => {
         waiting = 0;
         return done;
       },
-      // A record that arrives between the last look and the announcement of sleep.
+      // A record that arrives between the last poll and the announcement of sleep.
       prepareSleep: () => {
         waiting = 1;
         return false;
@@ -46,7 +46,7 @@ describe('the loop of a lane', () => {
     assert.deepEqual(new Set(waits(session, 50)), new Set([0]));
   });
 
-  test('does not spin where a session can neither sleep nor go on', () => {
+  test('naps where a session can neither be woken nor go on', () => {
     const [first, second, ...others] = waits({ turn: () => 0, prepareSleep: () => false }, 10);
     assert.deepEqual([first, second], [0, 0]);
     assert.ok(others.every((timeoutNs) => timeoutNs > 0));

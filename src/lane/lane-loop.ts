@@ -1,13 +1,13 @@
-// The loop of a lane: all stages of all links, run to completion turn by turn; sleeps when there is nothing to do.
+// The loop of a lane: all stages of all links, run to completion turn by turn. It spins or sleeps when there is nothing to do.
 
 import type { Session } from '../channel/index.ts';
 import type { EventLoop } from '../loop/index.ts';
 import { monotonicNs, yieldProcessor } from '../native/index.ts';
-import type { Patience } from './patience.ts';
+import type { SpinPolicy } from '../spin/index.ts';
 
-/** A link cannot sleep soundly, and has nothing to do: look again soon. */
+/** For a link that has nothing to do and cannot rely on being woken. */
 const NAP_NS = 200_000;
-/** While Node has something under way for us. */
+/** While a promise is awaited, which needs Node's loop. */
 const SHARED_NAP_NS = 100_000;
 
 /** A session, as the loop sees it. */
@@ -16,10 +16,10 @@ export type LoopedSession = Pick<Session, 'turn' | 'prepareSleep'>;
 export interface LaneLoopOptions {
   readonly loop: Pick<EventLoop, 'turn' | 'hasWork'>;
   readonly sessions: () => readonly LoopedSession[];
-  readonly patience: Patience;
+  readonly spinPolicy: SpinPolicy;
   /** False: the loop ends. */
   readonly isRunning: () => boolean;
-  /** True while promises are awaited: Node's loop must have its turns. */
+  /** True while promises are awaited, which need Node's loop. */
   readonly isAwaiting: () => boolean;
 }
 
@@ -32,11 +32,11 @@ export class LaneLoop {
     this.#options = options;
   }
 
-  /** Returns when it is over, or when Node needs the thread: then it is to be run again. */
+  /** Returns when the lane ends, or when Node's loop needs the thread: then `run` is to be called again. */
   run(): void {
-    const { loop, patience, isRunning, isAwaiting } = this.#options;
+    const { loop, spinPolicy, isRunning, isAwaiting } = this.#options;
     let timeoutNs = 0;
-    let hasLooked = false;
+    let hasPolled = false;
     while (isRunning()) {
       this.turns++;
       let done = loop.turn(timeoutNs);
@@ -50,22 +50,22 @@ export class LaneLoop {
       if (loop.hasWork) continue;
       const nowNs = monotonicNs();
       if (done > 0) {
-        hasLooked = false;
-        patience.found(nowNs);
+        hasPolled = false;
+        spinPolicy.found(nowNs);
       }
-      if (patience.lasts(nowNs)) {
-        patience.yielded(yieldProcessor(), nowNs);
+      if (spinPolicy.maySpin(nowNs)) {
+        spinPolicy.yielded(yieldProcessor(), nowNs);
         continue;
       }
       if (this.#maySleep(sessions)) {
-        hasLooked = false;
+        hasPolled = false;
         timeoutNs = -1;
         this.sleeps++;
-      } else if (hasLooked) {
+      } else if (hasPolled) {
         timeoutNs = NAP_NS;
       } else {
-        // As a rule, something came at the last moment.
-        hasLooked = true;
+        // As a rule, a record came at the last moment.
+        hasPolled = true;
       }
     }
   }
@@ -73,7 +73,7 @@ export class LaneLoop {
   #maySleep(sessions: readonly LoopedSession[]): boolean {
     let mayBlock = true;
     for (let index = 0; index < sessions.length; index++) mayBlock = sessions[index].prepareSleep() && mayBlock;
-    // Preparing may have found work.
+    // Preparing to sleep may have found work.
     return mayBlock && !this.#options.loop.hasWork;
   }
 }

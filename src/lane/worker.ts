@@ -3,10 +3,10 @@
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { EventLoop } from '../loop/index.ts';
 import { EventFd, Fd, nameThread, pollEvents, TimerFd } from '../native/index.ts';
+import { SpinPolicy, tunings } from '../spin/index.ts';
 import { Lane } from './lane.ts';
 import { LaneLoop } from './lane-loop.ts';
 import type { FromLane, LaneSettings, ToLane } from './messages.ts';
-import { Patience } from './patience.ts';
 
 /** How often deadlines are checked. */
 const BEAT_NS = 250_000_000;
@@ -37,10 +37,11 @@ function start(): void {
   // A duplicate: the main thread closes its own descriptor.
   const wake = undo.use(EventFd.adopt(new Fd(settings.wakeFd).duplicate().release()));
   const timer = undo.use(TimerFd.create());
+  const { spinUs, heartbeatMs } = settings.channel;
   const laneLoop = new LaneLoop({
     loop,
     sessions: () => lane.sessions,
-    patience: new Patience(settings.channel.spinUs),
+    spinPolicy: new SpinPolicy(tunings.lane, spinUs === 'auto' ? undefined : spinUs * 1000),
     isRunning: () => isRunning,
     isAwaiting: () => awaiting > 0,
   });
@@ -76,7 +77,6 @@ function start(): void {
     }
   };
   loop.watch(wake.fd, pollEvents.in, { onEvents: hear });
-  const { heartbeatMs } = settings.channel;
   let sinceHeartbeatNs = 0;
   loop.watch(timer.fd, pollEvents.in, {
     onEvents: () => {

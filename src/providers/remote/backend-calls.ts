@@ -12,7 +12,7 @@ import {
   WordReader,
   WordWriter,
 } from '../../remoting/protocol/index.ts';
-import { AdaptiveWait, type WaitMode } from '../../spin/index.ts';
+import { SpinPolicy, spinNsOf, tunings, type WaitMode } from '../../spin/index.ts';
 
 /** A backend that is alive and has not replied by then never will. */
 const MAX_REPLY_NS = 30e9;
@@ -32,7 +32,7 @@ export class BackendCalls implements Disposable {
   readonly #transport: GuestTransport;
   readonly #owner: CallObserver;
   readonly #area: Uint32Array;
-  readonly #wait: AdaptiveWait;
+  readonly #spinPolicy: SpinPolicy;
   readonly #poller = Poller.create(1);
   readonly #writer = new WordWriter();
   readonly #reader = new WordReader();
@@ -43,7 +43,7 @@ export class BackendCalls implements Disposable {
     this.#transport = transport;
     this.#owner = owner;
     this.#area = new Uint32Array(transport.callArea.buffer);
-    this.#wait = new AdaptiveWait(mode);
+    this.#spinPolicy = new SpinPolicy(tunings.guestCall, spinNsOf(mode));
     this.#poller.add(transport.fd, pollEvents.in, 0);
   }
 
@@ -118,7 +118,7 @@ export class BackendCalls implements Disposable {
     while (loadAcquire(area, areaWord.replySequence) !== this.#sequence) {
       nowNs = monotonicNs();
       if (nowNs - startNs > MAX_REPLY_NS) this.#giveUp(name, 'it does not reply');
-      if (this.#wait.mayLook(nowNs)) {
+      if (this.#spinPolicy.maySpin(nowNs)) {
         if (nowNs - checkedNs < ALIVE_CHECK_NS) continue;
         checkedNs = nowNs;
         this.#takeDoorbell(name);
@@ -130,7 +130,7 @@ export class BackendCalls implements Disposable {
       if (loadAcquire(area, areaWord.replySequence) === this.#sequence) break;
       if (this.#poller.wait(NAP_NS) > 0) this.#takeDoorbell(name);
     }
-    this.#wait.found(nowNs);
+    this.#spinPolicy.found(nowNs);
     storeRelease(area, areaWord.guestWaits, 0);
   }
 

@@ -7,7 +7,7 @@ import { drain, until } from '../../../test/conformance/wait.ts';
 import { Poller, pollEvents, SharedMemory } from '../../native/index.ts';
 import { BackendProcess } from '../../remoting/backend/fixtures/backend-process.ts';
 import { UnixGuest } from '../../remoting/transports/unix/guest-transport.ts';
-import { waitModes } from '../../spin/adaptive-wait.ts';
+import { waitModes } from '../../spin/index.ts';
 import { type Cq, Device, GRH_BYTES, type Pd, type Qp, ReceiveBatch, SendBatch } from '../../verbs/index.ts';
 import { openRemoteDevice, RemoteConnection } from './index.ts';
 

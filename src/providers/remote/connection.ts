@@ -5,6 +5,7 @@ import {
   EventFd,
   FdWatch,
   loadAcquire,
+  monotonicNs,
   Poller,
   pollEvents,
   type SharedMemory,
@@ -12,11 +13,10 @@ import {
 } from '../../native/index.ts';
 import type { GuestTransport, SharedRange, WordReader } from '../../remoting/protocol/index.ts';
 import { areaWord, eventKinds, PROTOCOL_MAGIC, PROTOCOL_VERSION } from '../../remoting/protocol/index.ts';
-import type { WaitMode } from '../../spin/index.ts';
+import { PollPolicy, tunings, type WaitMode } from '../../spin/index.ts';
 import type { DeviceInfo } from '../../verbs/index.ts';
 import { BackendCalls } from './backend-calls.ts';
 import { RemoteDevice } from './device.ts';
-import { PollPatience } from './poll-patience.ts';
 
 export interface RemoteConnectionOptions {
   /** How a thread waits for the replies to its calls. Default: `mixed`. */
@@ -36,7 +36,7 @@ interface RemoteEvent {
 
 export class RemoteConnection implements Disposable {
   readonly backend: BackendCalls;
-  readonly patience = new PollPatience();
+  readonly pollPolicy = new PollPolicy(tunings.guestPoll, monotonicNs);
   readonly #transport: GuestTransport;
   readonly #area: Uint32Array;
   /** Signalled by this side, when it has taken the doorbell while a call waited. */

@@ -2,6 +2,7 @@
 
 import { loadAcquire, type SharedMemory, storeRelease } from '../../native/index.ts';
 import { armings, completionRing, completionRingShape } from '../../remoting/protocol/index.ts';
+import type { PollPolicy } from '../../spin/index.ts';
 import {
   type CompletionBatch,
   completionRow,
@@ -10,7 +11,6 @@ import {
   type ProviderCq,
 } from '../../verbs/index.ts';
 import type { RemoteDevice } from './device.ts';
-import type { PollPatience } from './poll-patience.ts';
 
 const ROW = completionRow.words;
 
@@ -22,7 +22,7 @@ export class RemoteCq implements ProviderCq {
   readonly #words: Uint32Array;
   readonly #mask: number;
   readonly #slots: number;
-  readonly #patience: PollPatience;
+  readonly #pollPolicy: PollPolicy;
   #consumed = 0;
   /** Armed, and no event yet. */
   #isArmed = false;
@@ -37,7 +37,7 @@ export class RemoteCq implements ProviderCq {
     channel: DrivenChannel | undefined,
   ) {
     this.#device = device;
-    this.#patience = device.connection.patience;
+    this.#pollPolicy = device.connection.pollPolicy;
     this.handle = handle;
     this.channel = channel;
     this.#memory = memory;
@@ -51,7 +51,7 @@ export class RemoteCq implements ProviderCq {
     // Partner: `GuestCompletionQueue.#publish`, which stores after it has written the rows.
     const waiting = (loadAcquire(ring, completionRing.produced) - this.#consumed) >>> 0;
     if (waiting === 0) return this.#pollNothing(batch);
-    this.#patience.found();
+    this.#pollPolicy.hit();
     const count = Math.min(waiting, batch.capacity, this.#slots);
     const { words } = batch;
     for (let index = 0; index < count; index++) {
@@ -113,7 +113,7 @@ export class RemoteCq implements ProviderCq {
     // this word.
     storeRelease(ring, completionRing.naps, 1);
     if (loadAcquire(ring, completionRing.produced) === this.#consumed)
-      this.#device.connection.checkAlive(this.#patience.napNs);
+      this.#device.connection.checkAlive(this.#pollPolicy.napNs);
     storeRelease(ring, completionRing.naps, 0);
   }
 
@@ -123,9 +123,9 @@ export class RemoteCq implements ProviderCq {
       batch.words.set(this.#flushed.splice(0, count * ROW));
       return count;
     }
-    const advice = this.#patience.failed();
+    const advice = this.#pollPolicy.miss();
     if (advice === 'nap') this.#nap();
-    else if (advice === 'look') this.#device.connection.checkAlive();
+    else if (advice === 'check') this.#device.connection.checkAlive();
     return 0;
   }
 }

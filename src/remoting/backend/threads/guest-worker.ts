@@ -3,7 +3,7 @@
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { MillraceError } from '../../../errors.ts';
 import { EventFd, monotonicNs, nameThread, Poller, pollEvents, storeRelease } from '../../../native/index.ts';
-import { AdaptiveWait } from '../../../spin/index.ts';
+import { SpinPolicy, spinNsOf, tunings } from '../../../spin/index.ts';
 import type { GuestReport } from '../../../status/index.ts';
 import type { DeviceEventSource } from '../../../verbs/index.ts';
 import type { HostTransport } from '../../protocol/index.ts';
@@ -34,7 +34,7 @@ class GuestLoop implements Disposable {
   readonly #wake: EventFd;
   readonly #transport: HostTransport;
   readonly #session: GuestSession;
-  readonly #wait: AdaptiveWait;
+  readonly #spinPolicy: SpinPolicy;
   readonly #devices = new Map<number, DeviceObject>();
   readonly #eventSources = new Map<number, DeviceEventSource>();
   #nextToken = FIRST_DEVICE;
@@ -50,7 +50,7 @@ class GuestLoop implements Disposable {
     this.#transport = undo.use(openHostTransport(transport));
     this.#poller = undo.use(Poller.create(64));
     this.#wake = undo.use(EventFd.duplicateOf(wakeFd));
-    this.#wait = new AdaptiveWait(wait);
+    this.#spinPolicy = new SpinPolicy(tunings.backendThread, spinNsOf(wait));
     const devices = undo.use(new GrantedDevices(grants, record));
     this.#session = undo.use(
       new GuestSession({
@@ -74,15 +74,15 @@ class GuestLoop implements Disposable {
       this.#turns++;
       const done = this.#session.turn();
       // Reading the clock costs as much as a request, so a busy thread does it only now and then.
-      if (done > 0 && !this.#wait.isWaiting && this.#turns % TURNS_A_CLOCK !== 0) continue;
+      if (done > 0 && !this.#spinPolicy.isWaiting && this.#turns % TURNS_A_CLOCK !== 0) continue;
       const nowNs = monotonicNs();
       if (nowNs - this.#polledNs > POLL_INTERVAL_NS) this.#poll(0, nowNs);
       if (done > 0) {
-        this.#wait.found(nowNs);
+        this.#spinPolicy.found(nowNs);
         continue;
       }
       if (this.#session.spin()) continue;
-      if (this.#wait.mayLook(nowNs) || !this.#session.prepareSleep()) continue;
+      if (this.#spinPolicy.maySpin(nowNs) || !this.#session.prepareSleep()) continue;
       this.#sleeps++;
       this.#poll(-1, nowNs);
       this.#session.awake();
@@ -130,7 +130,7 @@ class GuestLoop implements Disposable {
       objects: guest.objects.count,
       turns: this.#turns,
       sleeps: this.#sleeps,
-      averageWaitNs: this.#wait.averageNs,
+      averageWaitNs: this.#spinPolicy.averageNs,
       cpuSeconds: (user + system) / 1e6,
     };
   }

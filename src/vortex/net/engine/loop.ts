@@ -4,12 +4,10 @@
 // epoll, and returns to Node's only after a slice of time, for the control connection and its heartbeat.
 
 import { FdWatch, monotonicNs, Poller, pollEvents } from '../../../native/index.ts';
+import { tunings } from '../../../spin/index.ts';
 import type { Mover } from '../movers/mover.ts';
 
-/** How long Node's event loop has to wait at most. */
-const SLICE_NS = 8e6;
-/** After this long without an event, waiting is left to Node's event loop. */
-const OWN_WAIT_NS = 1e6;
+const { sleepNs, sliceNs } = tunings.vortexEngine;
 const QUEUE_TOKEN = 0;
 
 interface EngineLoopOptions {
@@ -48,7 +46,7 @@ export class EngineLoop implements Disposable {
 
   #run(): void {
     const { mover, onTurn } = this.#options;
-    const endNs = monotonicNs() + SLICE_NS;
+    const endNs = monotonicNs() + sliceNs;
     let timeoutNs = 0;
     for (;;) {
       const count = this.#poller.wait(timeoutNs);
@@ -64,7 +62,7 @@ export class EngineLoop implements Disposable {
       }
       // Events from here on make the poller readable, and Node's event loop calls `run`.
       if (isOver || (count === 0 && timeoutNs > 0)) return;
-      timeoutNs = OWN_WAIT_NS;
+      timeoutNs = sleepNs;
     }
   }
 
