@@ -37,7 +37,7 @@ describe('bench', () => {
       assert.ok(ours > 0 && ours < 1e6, `${id}: ${ours} ns`);
       if (id.startsWith('native.crossing')) continue;
       assert.ok(against.native > 0);
-      // Far looser than the bar: this run shares the machine with whatever else it does. The bench itself shows the bar.
+      // Far looser than the threshold: this run shares the machine with whatever else it does. The bench itself shows the bar.
       assert.ok(ratio.native > 0.3 && ratio.native < 3, `${id}: ${ratio.native}`);
     }
     assert.deepEqual(readdirSync(dir).sort(), ids.map((id: string) => `${id}.svg`).sort());
@@ -47,7 +47,7 @@ describe('bench', () => {
 
   test('the table for people names the rival, the ratio and the spread', async () => {
     const { stdout, stderr } = await run(millrace, ['bench', 'native.epoll.1', '--quick']);
-    assert.match(stdout, /^id +ours +against +ratio +spread +bar +goal/);
+    assert.match(stdout, /^id +ours +against +ratio +spread +threshold +goal/);
     assert.match(stdout, /^native\.epoll\.1 +\S+ ns +native \S+ ns +\d/m);
     assert.equal(stderr, '');
   });

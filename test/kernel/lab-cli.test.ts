@@ -195,7 +195,7 @@ test('two labs make the choice the user’s', async () => {
   assert.equal((await millraceLab(lab.runDir, ['up', '--name', 'two'])).code, 0);
   const outcome = await millraceLab(lab.runDir, ['exec', 'a', '--', 'true']);
   assert.equal(outcome.code, exitCode.usage);
-  assert.match(outcome.stderr, /say which: one, two/);
+  assert.match(outcome.stderr, /name one of: one, two/);
 });
 
 test('a corrupt record is told and left alone', async () => {

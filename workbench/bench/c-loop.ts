@@ -1,4 +1,4 @@
-// The C side of native.*: builds workbench/bench/c/loop.c when needed and runs its loops on request.
+// The C entrant of native.*: compiles workbench/bench/c/loop.c if needed, and runs its loops.
 
 import { type ChildProcessByStdio, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -50,7 +50,7 @@ export class CLoop implements AsyncDisposable {
     this.#child.stdin.write(`${kind} ${size} ${iterations}\n`);
     const { value } = await this.#lines.next();
     const ns = Number(value);
-    if (!(ns > 0)) throw new MillraceError('MILLRACE_ERR_FAILED', `the C loop '${kind} ${size}' gave no figure`);
+    if (!(ns > 0)) throw new MillraceError('MILLRACE_ERR_FAILED', `the C loop '${kind} ${size}' printed no figure`);
     return ns;
   }
 

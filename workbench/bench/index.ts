@@ -1,7 +1,7 @@
 // Benchmarks: rows with ids, measured against rivals in the same run.
 
-export { type MeasureOptions, measureRow, type Result, type Round } from './measure.ts';
+export { measureRow, type Result } from './measure.ts';
 export { plot } from './plot.ts';
-export { type BenchDocument, describeMachine, format, tableHeader, tableRows } from './report.ts';
-export type { Contest, Entrant, Rival, Row, Threshold } from './row.ts';
-export { rows, selectRows } from './rows.ts';
+export { type BenchDocument, describeMachine, tableHeader, tableRows } from './report.ts';
+export type { Row } from './row.ts';
+export { selectRows } from './rows.ts';

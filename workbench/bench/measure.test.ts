@@ -34,7 +34,7 @@ describe('measuring', () => {
     assert.throws(() => selectRows(['(']), { code: 'MILLRACE_ERR_USAGE' });
   });
 
-  test('patterns choose rows in the order of the table, each once', () => {
+  test('patterns choose rows in the order of the list, each once', () => {
     const all = ['a.1', 'a.2', 'b'].map((id) => row({ id }));
     assert.deepEqual(
       selectRows(['b', 'a.*', 'a.1'], all).map(({ id }) => id),
@@ -71,7 +71,7 @@ describe('measuring', () => {
     assert.deepEqual(order, ['ours', 'plain', 'plain', 'ours']);
   });
 
-  test('what was set up is taken down when a measurement throws or is aborted', async () => {
+  test('everything is closed when a measurement throws or is aborted', async () => {
     let closed = 0;
     const prepare: Row['prepare'] = async () => ({
       ours: async () => Promise.reject(new Error('broken')),
@@ -85,18 +85,18 @@ describe('measuring', () => {
     assert.equal(closed, 2);
   });
 
-  test('the verdict follows the direction in which the row is better', () => {
+  test('what a row reached depends on whether more or less is better', () => {
     const verdict = (better: Row['better'], ours: number): string | undefined => {
-      const spec = row({ better, bar: 2, goal: better === 'higher' ? 3 : 1 });
+      const spec = row({ better, threshold: 2, goal: better === 'higher' ? 3 : 1 });
       return tableRows(spec, summarize(spec, [{ ours }]))[0]?.at(-1);
     };
     assert.deepEqual(
       [3, 2, 1].map((ours) => verdict('higher', ours)),
-      ['goal', 'bar', 'below'],
+      ['goal', 'threshold', 'neither'],
     );
     assert.deepEqual(
       [1, 2, 3].map((ours) => verdict('lower', ours)),
-      ['goal', 'bar', 'below'],
+      ['goal', 'threshold', 'neither'],
     );
   });
 

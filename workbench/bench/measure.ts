@@ -1,6 +1,6 @@
-// Runs a row: all entrants once a round, in rotating order, so that what disturbs the machine disturbs them alike.
+// Measures a row: all entrants once in each round, in rotating order, so that disturbances of the machine affect all alike.
 
-import type { Entrant, Rival, Row, Threshold } from './row.ts';
+import type { Entrant, Limit, Rival, Row } from './row.ts';
 
 export type Round = Readonly<{ ours: number } & Partial<Record<Rival, number>>>;
 
@@ -11,8 +11,9 @@ export interface Result {
   readonly against?: Readonly<Partial<Record<Rival, number>>>;
   readonly ratio?: Readonly<Partial<Record<Rival, number>>>;
   readonly rounds: readonly Round[];
-  readonly bar?: Threshold;
-  readonly goal?: Threshold;
+  /** The row's threshold; the name is part of the JSON format. */
+  readonly bar?: Limit;
+  readonly goal?: Limit;
 }
 
 export interface MeasureOptions {
@@ -42,8 +43,8 @@ export async function measureRow(row: Row, options: MeasureOptions): Promise<Res
   return summarize(row, rounds);
 }
 
-/** Medians over the rounds. A ratio is the median of the rounds' ratios: both halves of each saw the same machine. */
-export function summarize(row: Pick<Row, 'id' | 'unit' | 'bar' | 'goal'>, rounds: readonly Round[]): Result {
+/** Medians over the rounds. A ratio is the median of the rounds' ratios, whose two figures were measured under the same conditions. */
+export function summarize(row: Pick<Row, 'id' | 'unit' | 'threshold' | 'goal'>, rounds: readonly Round[]): Result {
   const rivals = Object.keys(rounds[0] ?? {}).filter((name): name is Rival => name !== 'ours');
   const against: Partial<Record<Rival, number>> = {};
   const ratio: Partial<Record<Rival, number>> = {};
@@ -57,7 +58,7 @@ export function summarize(row: Pick<Row, 'id' | 'unit' | 'bar' | 'goal'>, rounds
     ours: median(rounds.map((round) => round.ours)),
     ...(rivals.length > 0 && { against, ratio }),
     rounds,
-    ...(row.bar !== undefined && { bar: row.bar }),
+    ...(row.threshold !== undefined && { bar: row.threshold }),
     ...(row.goal !== undefined && { goal: row.goal }),
   };
 }

@@ -1,11 +1,11 @@
-// Rows native.*: what a crossing costs, and whether a TypeScript loop over system calls keeps up with the same in C.
+// Rows native.*: the cost of a call into the addon, and TypeScript loops over system calls next to the same loops in C.
 
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { CLoop } from './c-loop.ts';
-import type { Contest, Row } from './row.ts';
+import { type Contest, contestOf, type Row } from './row.ts';
 
-/** One loop, in the words that native-loop.ts (a worker) and workbench/bench/c/loop.c both understand. */
+/** One loop, for native-loop.ts (a worker) and workbench/bench/c/loop.c. */
 export interface LoopJob {
   readonly kind: 'crossing' | 'arguments' | 'epoll' | 'pump';
   /** Ready descriptors (epoll) or bytes (pump). */
@@ -13,16 +13,16 @@ export interface LoopJob {
   readonly iterations: number;
 }
 
-/** `perMs`: about how often the loop runs in a ms. Both sides run the same number of iterations. */
+/** `perMs`: about how many iterations take 1 ms. Both entrants run the same number of iterations. */
 type Loop = Pick<LoopJob, 'kind' | 'size'> & { readonly perMs: number };
 
-function loopRow(id: string, what: string, { perMs, ...job }: Loop, targets: Pick<Row, 'bar' | 'goal'>): Row {
+function loopRow(id: string, what: string, { perMs, ...job }: Loop, limits: Pick<Row, 'threshold' | 'goal'>): Row {
   return {
     id,
     what,
     unit: 'ns',
     better: 'lower',
-    ...targets,
+    ...limits,
     prepare: ({ roundMs, signal }) => prepareLoop({ ...job, iterations: roundMs * perMs }, signal),
   };
 }
@@ -38,18 +38,13 @@ async function prepareLoop(job: LoopJob, signal: AbortSignal): Promise<Contest> 
   };
   const hasRival = job.kind === 'epoll' || job.kind === 'pump';
   const c = hasRival ? undo.use(await CLoop.start(signal)) : undefined;
-  // Once unmeasured, so that V8 has compiled the loop and both have their sockets.
+  // One run without measuring, so that V8 has compiled the loop.
   await ours();
-  const kept = undo.move();
-  return {
-    ours,
-    against: c === undefined ? {} : { native: () => c.run(job) },
-    [Symbol.asyncDispose]: () => kept.disposeAsync(),
-  };
+  return contestOf(undo, ours, c === undefined ? {} : { native: () => c.run(job) });
 }
 
-function nativeTargets(bar: number, goal: number): Pick<Row, 'bar' | 'goal'> {
-  return { bar: { native: bar }, goal: { native: goal } };
+function nativeLimits(threshold: number, goal: number): Pick<Row, 'threshold' | 'goal'> {
+  return { threshold: { native: threshold }, goal: { native: goal } };
 }
 
 const loops = {
@@ -62,10 +57,10 @@ const loops = {
 } as const satisfies Record<string, Loop>;
 
 export const nativeRows: readonly Row[] = [
-  loopRow('native.crossing', 'a call into the addon that does nothing', loops.bare, { bar: 50, goal: 15 }),
-  loopRow('native.crossing.5', 'a call with five checked arguments', loops.five, { bar: 200, goal: 80 }),
-  loopRow('native.epoll.1', 'an epoll round, 1 descriptor ready', loops.epoll1, nativeTargets(1.3, 1.1)),
-  loopRow('native.epoll.64', 'an epoll round, 64 descriptors ready', loops.epoll64, nativeTargets(1.3, 1.1)),
-  loopRow('native.pump.64', 'receive and send of 64 B on TCP', loops.pump64, nativeTargets(1.15, 1.05)),
-  loopRow('native.pump.128k', 'receive and send of 128 KiB on TCP', loops.pump128k, nativeTargets(1.1, 1.0)),
+  loopRow('native.crossing', 'a call into the addon that does nothing', loops.bare, { threshold: 50, goal: 15 }),
+  loopRow('native.crossing.5', 'a call with five checked arguments', loops.five, { threshold: 200, goal: 80 }),
+  loopRow('native.epoll.1', 'an epoll round, 1 descriptor ready', loops.epoll1, nativeLimits(1.3, 1.1)),
+  loopRow('native.epoll.64', 'an epoll round, 64 descriptors ready', loops.epoll64, nativeLimits(1.3, 1.1)),
+  loopRow('native.pump.64', 'receive and send of 64 B on TCP', loops.pump64, nativeLimits(1.15, 1.05)),
+  loopRow('native.pump.128k', 'receive and send of 128 KiB on TCP', loops.pump128k, nativeLimits(1.1, 1.0)),
 ];

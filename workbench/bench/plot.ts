@@ -1,4 +1,4 @@
-// One SVG per row: every round of every entrant as a dot, so that the spread is seen and not only the median.
+// One SVG per row: every round of every entrant is a dot, to show the spread as well as the median.
 
 import type { Result, Round } from './measure.ts';
 
@@ -30,7 +30,7 @@ export function plot(result: Result): string {
   });
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="sans-serif" font-size="12">`,
-    `<text x="${left}" y="20" font-size="14">${result.id} (${result.unit}), one dot a round</text>`,
+    `<text x="${left}" y="20" font-size="14">${result.id} (${result.unit}), one dot per round</text>`,
     ...ticks,
     ...dots,
     ...legend,

@@ -1,9 +1,9 @@
-// How a row of proxy.* is set up: the two hosts, a load on every path, and the entrants that take turns.
+// The set-up of a row of proxy.*: two hosts, a load on every path, and the entrants that take turns.
 
 import { Lab } from '../../src/lab/index.ts';
 import { type LoadOptions, peerLoad, type StartLoad } from './proxy-loads.ts';
 import { type ProxyPath, ProxyWorld, type Wire } from './proxy-world.ts';
-import type { Contest, Entrant } from './row.ts';
+import { type Contest, contestOf, type Entrant } from './row.ts';
 import { prepareVerbs } from './verbs.ts';
 
 const WARM_MS = 4000;
@@ -11,8 +11,9 @@ const WARM_MS = 4000;
 export type ProxyRival = Exclude<ProxyPath, 'carried'>;
 
 /**
- * Our device's raw writes, about how many in a ms. Each covers more memory than the caches hold, as in the other rows that compare with the
- * raw wire: 4 MiB again and again run at 40 GB/s here, out of the cache, and 64 MiB at the 9 GB/s that memory has.
+ * Raw writes of our device; `perMs`: about how many take 1 ms. Each covers more memory than the caches have, as in the
+ * other rows that compare with the raw wire: repeated writes of 4 MiB ran at 40 GB/s, from the cache, and of 64 MiB at 9
+ * GB/s, from memory.
  */
 const rawWrites = { sizeBytes: 64 * 1024 * 1024, perMs: { shm: 0.12, roce: 0.015, tcp: 0.015 } } as const;
 
@@ -33,16 +34,15 @@ export async function prepareProxy(
   const ours = entrant('carried');
   const against: Partial<Record<ProxyRival, Entrant>> = {};
   for (const rival of rivals) against[rival] = entrant(rival);
-  // Unmeasured, so that every page is there and V8 has compiled what a daemon that runs for months has compiled.
+  // Runs without measuring, so that all pages are mapped and V8 has compiled the daemons' code, as in daemons that run for long.
   const warmMs = performance.now() + WARM_MS;
   do await ours(signal);
   while (performance.now() < warmMs);
   for (const each of Object.values(against)) await each(signal);
-  const kept = undo.move();
-  return { ours, against, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return contestOf(undo, ours, against);
 }
 
-/** One carried stream, next to writes by two processes that only write. Those have a lab of their own: RoCEv2 has one port. */
+/** One carried stream, next to two processes that only write. They have a lab of their own, since RoCEv2 has one port. */
 export async function prepareRaw(wire: Wire, options: LoadOptions): Promise<Contest> {
   const { roundMs, signal } = options;
   await using undo = new AsyncDisposableStack();
@@ -52,6 +52,5 @@ export async function prepareRaw(wire: Wire, options: LoadOptions): Promise<Cont
   const { sizeBytes, perMs } = rawWrites;
   const loop = { kind: 'stream', device: `soft-${wire}`, test: 'write-bw', sizeBytes, perMs: perMs[wire] } as const;
   const raw = undo.use(await prepareVerbs(loop, roundMs, signal, { client, server }));
-  const kept = undo.move();
-  return { ours: carried.ours, against: { raw: raw.ours }, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return contestOf(undo, carried.ours, { raw: raw.ours });
 }

@@ -1,4 +1,4 @@
-// The rival of proxy.*: two haproxy in TCP mode, one a host, that take the same two hops as a carried connection.
+// The rival of proxy.*: two haproxy in TCP mode, one on each host, with the same two hops as a carried connection.
 
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,10 +14,10 @@ interface HaproxyHop {
   readonly next: ServerAddress;
 }
 
-const LOOK_MS = 20;
-const PATIENCE_MS = 10_000;
+const POLL_MS = 20;
+const START_MS = 10_000;
 
-/** As a careful operator would: no logs, one thread as the daemons have one lane, room for all, nothing that times out. */
+/** As a careful operator would configure it: no logs, one thread as daemons have one lane, enough connections, long timeouts. */
 export function haproxyConfig(listen: ServerAddress, next: ServerAddress): string {
   return `global
   nbthread 1
@@ -67,16 +67,16 @@ export class HaproxyPair implements AsyncDisposable {
   }
 }
 
-/** It says nothing when it is ready, and why when it ends. */
+/** haproxy prints nothing when it is ready, and the reason when it ends. */
 async function listening({ host, listen }: HaproxyHop, program: LineProgram, signal: AbortSignal): Promise<void> {
   const ended = program.line(signal).then(
     () => null,
     (error: unknown) => error,
   );
-  for (const endMs = performance.now() + PATIENCE_MS; performance.now() < endMs; ) {
+  for (const endMs = performance.now() + START_MS; performance.now() < endMs; ) {
     const { stdout } = await host.run('ss', ['-ltnH', `sport = :${listen.port}`], { signal });
     if (stdout.trim() !== '') return;
-    const error = await Promise.race([ended, sleep(LOOK_MS, null, { signal })]);
+    const error = await Promise.race([ended, sleep(POLL_MS, null, { signal })]);
     if (error !== null) throw error;
   }
   throw new MillraceError('MILLRACE_ERR_FAILED', `start haproxy in host ${host.name}: it does not listen`);

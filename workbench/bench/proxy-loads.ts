@@ -1,4 +1,4 @@
-// What programs do in proxy.*, the same over each path: event loops in C, and the processor time that they cost.
+// The loads of proxy.*, the same on each path: event loops in C, and the processor time that they take.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { type ProxyPath, type ProxyWorld, serverPorts } from './proxy-world.ts';
 import { type PeerJob, SteerPeers } from './steer-peers.ts';
 
 export interface Load extends AsyncDisposable {
-  /** Makes a connection by that path, and uses it once. */
+  /** Opens a connection on that path, and uses it once. */
   connect(path: ProxyPath): Promise<unknown>;
   measure(path: ProxyPath): Promise<number>;
 }
@@ -18,12 +18,12 @@ export interface LoadOptions {
 
 export type StartLoad = (world: ProxyWorld, options: LoadOptions) => Promise<Load>;
 
-/** Shorter ones would show how TCP starts, and not how it runs. */
+/** Shorter rounds would measure the start of TCP streams. */
 const LEAST_ROUND_MS = 500;
 const MIB = 2 ** 20;
 const GIGABYTE = 1e9;
 
-/** One byte there and back. */
+/** One round trip of one byte. */
 export const touchJob: PeerJob = { kind: 'rtt', amount: 1, ms: 1 };
 
 export function startPeers(world: ProxyWorld, signal: AbortSignal): Promise<SteerPeers> {
@@ -42,7 +42,7 @@ export function peerLoad(kind: PeerJob['kind'], amount: number): StartLoad {
   };
 }
 
-/** Processor time of all programs of both hosts, whoever carries among them, for a GB of one stream, in s. */
+/** The processor time of all processes of both hosts, daemons or haproxy included, for 1 GB of one stream, in s. */
 export const cpuLoad: StartLoad = async (world, options) => {
   const load = await peerLoad('volume', 1)(world, options);
   const measure = async (path: ProxyPath): Promise<number> => {

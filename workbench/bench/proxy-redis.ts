@@ -1,15 +1,15 @@
-// redis in proxy.*: requests per second by each path, and how that changes with the number of clients.
+// redis in proxy.*: requests per second on each path, and how they change with the number of clients.
 
 import { type RedisServer, runRedisBenchmark, startRedis } from '../worlds/index.ts';
 import type { StartLoad } from './proxy-loads.ts';
 import { type ProxyPath, type ProxyWorld, serverPorts } from './proxy-world.ts';
 
-/** Each client asks so often at least. */
+/** The fewest requests of a client. */
 const LEAST_PER_CLIENT = 10;
 const TRIAL_REQUESTS = 1000;
 const paths: readonly ProxyPath[] = ['carried', 'plain', 'haproxy'];
 
-/** Requests per second over GET and SET, as many of each. */
+/** Requests per second, half of them GET and half SET. */
 export function redisLoad(clients: number): StartLoad {
   return async (world, { roundMs, signal }) => {
     const redis = await startRedisServers(world);
@@ -27,8 +27,8 @@ export function redisLoad(clients: number): StartLoad {
 }
 
 /**
- * How the ratio to plain TCP holds when there are more clients: that at the larger number over that at the smaller. The
- * four measurements of a round come in either order, by turns.
+ * How the ratio to plain TCP changes with the number of clients: the ratio with `many` over the ratio with `few`. The four
+ * measurements of a round are run forwards and backwards in turns.
  */
 export function scaleLoad(few: number, many: number): StartLoad {
   return async (world, { roundMs, signal }) => {
@@ -59,7 +59,7 @@ export function scaleLoad(few: number, many: number): StartLoad {
   };
 }
 
-/** The same for all paths, so that one after the other they take their time: a first try shows how much that is. */
+/** The number of requests, the same for all paths, with which a round takes about `roundMs` per path; a trial measures it. */
 async function requestsFor(world: ProxyWorld, clients: number, roundMs: number, signal: AbortSignal): Promise<number> {
   const least = clients * LEAST_PER_CLIENT;
   const trial = { clients, requests: Math.max(TRIAL_REQUESTS, least) };
@@ -68,7 +68,7 @@ async function requestsFor(world: ProxyWorld, clients: number, roundMs: number, 
   return Math.ceil(Math.max(least, (roundMs * paths.length) / msPerRequest));
 }
 
-/** redis has one port, so there is one for each path. */
+/** A redis has one port, so each path has a server of its own. */
 async function startRedisServers({ server }: ProxyWorld): Promise<AsyncDisposableStack> {
   await using undo = new AsyncDisposableStack();
   for (const port of Object.values(serverPorts)) undo.use<RedisServer>(await startRedis(server, port));

@@ -1,22 +1,22 @@
-// What a proxy costs while nothing moves: processor time with idle connections, memory behind a receiver that has stopped.
+// What a proxy costs at rest: processor time with idle connections, memory behind a receiver that has stopped.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MillraceError } from '../../src/errors.ts';
 import { type LoadOptions, startPeers, touchJob } from './proxy-loads.ts';
 import { type ProxyPath, ProxyWorld, type Wire } from './proxy-world.ts';
-import type { Contest, Entrant } from './row.ts';
+import { type Contest, contestOf, type Entrant } from './row.ts';
 import type { SteerPeers } from './steer-peers.ts';
 import { heldBytes, heldMiB, type Stall } from './steer-stall.ts';
 
 const IDLE_CONNECTIONS = 100;
 const LEAST_IDLE_MS = 2000;
-/** Whoever was asked last has finished by then. */
+/** After this time the work of the last measurement is over. */
 const SETTLE_MS = 300;
 const OFFERED_MIB = 1000;
 const STALL_MS = { quick: 4000, full: 10_000 } as const;
 const FULL_ROUND_MS = 1000;
-/** Enough to run what carries, too little to walk through a ring: its pages count when a stall touches them. */
+/** Long enough to run the daemons' code, too short to touch a whole ring: its pages count when a stall touches them. */
 const LIGHT_MS = 50;
 
 interface Resting {
@@ -34,8 +34,7 @@ function prepareRest(make: MakeEntrant, wire: Wire, path: ProxyPath): (options: 
     const peers = undo.use(await startPeers(world, signal));
     await world.carrying(() => peers.run(touchJob, world.door('carried'), signal), signal);
     const ours = await make({ world, peers }, path, options);
-    const kept = undo.move();
-    return { ours, against: {}, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+    return contestOf(undo, ours);
   };
 }
 
@@ -44,7 +43,7 @@ export function prepareIdle(wire: Wire, path: ProxyPath): (options: LoadOptions)
   return prepareRest(idle, wire, path);
 }
 
-/** MiB, the most that was seen while the receiver stood still. */
+/** The most MiB that were held while the receiver had stopped. */
 export function prepareSlow(wire: Wire, path: ProxyPath): (options: LoadOptions) => Promise<Contest> {
   return prepareRest(slow, wire, path);
 }
@@ -69,17 +68,20 @@ async function checkOpen(world: ProxyWorld): Promise<void> {
   const { lanes } = await world.status();
   const open = lanes.reduce((sum, { connections }) => sum + connections, 0);
   if (open >= IDLE_CONNECTIONS) return;
-  throw new MillraceError('MILLRACE_ERR_FAILED', `measure the proxy: ${open} of ${IDLE_CONNECTIONS} connections live`);
+  throw new MillraceError(
+    'MILLRACE_ERR_FAILED',
+    `measure the proxy: ${open} of ${IDLE_CONNECTIONS} connections are open`,
+  );
 }
 
-/** Of all threads of a process: time on a processor, the first field of schedstat. */
+/** The processor time of all threads of a process: the first field of schedstat. */
 function cpuNs(pid: number): number {
   const threads = readdirSync(`/proc/${pid}/task`);
   const times = threads.map((thread) => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]);
   return times.reduce((sum, time) => sum + Number(time), 0);
 }
 
-/** What is held at rest is looked at once, before the first stall: what whoever carries keeps for later counts as held. */
+/** The memory at rest is read once, before the first stall, so that buffers which daemons keep afterwards count as held. */
 const slow: MakeEntrant = async ({ world, peers }, path, { roundMs, signal }) => {
   const door = world.door(path);
   const light = { kind: 'rtt', amount: 64, ms: LIGHT_MS } as const;

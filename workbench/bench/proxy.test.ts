@@ -8,12 +8,12 @@ function selected(...patterns: readonly string[]): readonly string[] {
   return selectRows(patterns).map(({ id }) => id);
 }
 
-function targetsOf(id: string): unknown {
+function limitsOf(id: string): unknown {
   const row = proxyRows.find((each) => each.id === id);
-  return [row?.better, row?.bar, row?.goal];
+  return [row?.better, row?.threshold, row?.goal];
 }
 
-test('a wire that is none is refused', () => {
+test('an unknown wire is refused', () => {
   assert.throws(() => selectRows(['proxy@quic']), { code: 'MILLRACE_ERR_USAGE' });
   assert.throws(() => selectRows(['proxy.bulk.1@']), { code: 'MILLRACE_ERR_USAGE' });
 });
@@ -26,7 +26,7 @@ test('a group is about shm, and about another wire when it says so', () => {
   assert.deepEqual(selected('proxy.rtt.64@*'), ['proxy.rtt.64@roce', 'proxy.rtt.64@tcp']);
 });
 
-test('the id of a row is itself, even where others go on from it', () => {
+test('an id means that row alone, also when other ids begin with it', () => {
   assert.deepEqual(selected('proxy.idle', 'proxy.slow', 'proxy.raw@tcp'), [
     'proxy.idle',
     'proxy.slow',
@@ -34,8 +34,8 @@ test('the id of a row is itself, even where others go on from it', () => {
   ]);
 });
 
-test('every kind of row is there on every wire, with something to reach on shm only', () => {
-  const onShm = proxyRows.filter(({ bar }) => bar !== undefined).map(({ id }) => id);
+test('every kind of row exists on every wire, with thresholds on shm only', () => {
+  const onShm = proxyRows.filter(({ threshold }) => threshold !== undefined).map(({ id }) => id);
   assert.equal(onShm.length, 15);
   for (const wire of ['roce', 'tcp']) {
     assert.deepEqual(
@@ -45,20 +45,20 @@ test('every kind of row is there on every wire, with something to reach on shm o
   }
 });
 
-test('the rows of the table of targets have its bars', () => {
+test('rows have their thresholds and goals', () => {
   const both = (plain: number, haproxy: number) => ({ plain, haproxy });
   for (const id of ['proxy.bulk.1', 'proxy.bulk.4'])
-    assert.deepEqual(targetsOf(id), ['higher', both(0.8, 1.5), both(1.2, 3)]);
+    assert.deepEqual(limitsOf(id), ['higher', both(0.8, 1.5), both(1.2, 3)]);
   for (const clients of [10, 30, 40, 100, 400])
-    assert.deepEqual(targetsOf(`proxy.redis.${clients}`), ['higher', both(0.5, 1.2), both(1, 2.5)]);
+    assert.deepEqual(limitsOf(`proxy.redis.${clients}`), ['higher', both(0.5, 1.2), both(1, 2.5)]);
   for (const id of ['proxy.rtt.64', 'proxy.rtt.2k'])
-    assert.deepEqual(targetsOf(id), ['lower', both(2.5, 0.8), both(1, 0.4)]);
-  assert.deepEqual(targetsOf('proxy.scale'), ['higher', 0.8, 1]);
-  assert.deepEqual(targetsOf('proxy.cpu'), ['lower', { plain: 3 }, { plain: 1.5 }]);
-  assert.deepEqual(targetsOf('proxy.idle'), ['lower', 0.01, 0.001]);
-  assert.deepEqual(targetsOf('proxy.slow'), ['lower', 32, 8]);
-  assert.deepEqual(targetsOf('proxy.connects'), ['higher', { plain: 0.3 }, { plain: 0.8 }]);
-  assert.deepEqual(targetsOf('proxy.raw'), ['higher', { raw: 0.1 }, { raw: 0.3 }]);
+    assert.deepEqual(limitsOf(id), ['lower', both(2.5, 0.8), both(1, 0.4)]);
+  assert.deepEqual(limitsOf('proxy.scale'), ['higher', 0.8, 1]);
+  assert.deepEqual(limitsOf('proxy.cpu'), ['lower', { plain: 3 }, { plain: 1.5 }]);
+  assert.deepEqual(limitsOf('proxy.idle'), ['lower', 0.01, 0.001]);
+  assert.deepEqual(limitsOf('proxy.slow'), ['lower', 32, 8]);
+  assert.deepEqual(limitsOf('proxy.connects'), ['higher', { plain: 0.3 }, { plain: 0.8 }]);
+  assert.deepEqual(limitsOf('proxy.raw'), ['higher', { raw: 0.1 }, { raw: 0.3 }]);
 });
 
 test('a haproxy takes one hop in TCP mode and logs nothing', () => {

@@ -7,7 +7,7 @@ import { prepareIdle, prepareSlow } from './proxy-rest.ts';
 import { type Wire, wires } from './proxy-world.ts';
 import type { Row } from './row.ts';
 
-/** A row on any wire. */
+/** A row for any wire. */
 interface Kind extends Omit<Row, 'prepare'> {
   readonly prepare: (wire: Wire) => Row['prepare'];
 }
@@ -16,17 +16,17 @@ const CONNECTS_AT_A_TIME = 16;
 const clientCounts = [10, 30, 40, 100, 400] as const;
 const both = ['plain', 'haproxy'] as const;
 
-function raced(start: StartLoad, rivals: readonly ProxyRival[] = both): Kind['prepare'] {
+function measured(start: StartLoad, rivals: readonly ProxyRival[] = both): Kind['prepare'] {
   return (wire) => (options) => prepareProxy(wire, start, rivals, options);
 }
 
-/** Of both rivals. */
-function targets(haproxy: readonly [number, number], plain: readonly [number, number]): Pick<Row, 'bar' | 'goal'> {
-  return { bar: { plain: plain[0], haproxy: haproxy[0] }, goal: { plain: plain[1], haproxy: haproxy[1] } };
+/** Threshold and goal for both rivals. */
+function limits(haproxy: readonly [number, number], plain: readonly [number, number]): Pick<Row, 'threshold' | 'goal'> {
+  return { threshold: { plain: plain[0], haproxy: haproxy[0] }, goal: { plain: plain[1], haproxy: haproxy[1] } };
 }
 
-function plainTargets(bar: number, goal: number): Pick<Row, 'bar' | 'goal'> {
-  return { bar: { plain: bar }, goal: { plain: goal } };
+function plainLimits(threshold: number, goal: number): Pick<Row, 'threshold' | 'goal'> {
+  return { threshold: { plain: threshold }, goal: { plain: goal } };
 }
 
 function bulk(streams: number): Kind {
@@ -35,8 +35,8 @@ function bulk(streams: number): Kind {
     what: `bulk between two hosts, ${streams} stream${streams === 1 ? '' : 's'}`,
     unit: 'MiB/s',
     better: 'higher',
-    ...targets([1.5, 3], [0.8, 1.2]),
-    prepare: raced(peerLoad('bulk', streams)),
+    ...limits([1.5, 3], [0.8, 1.2]),
+    prepare: measured(peerLoad('bulk', streams)),
   };
 }
 
@@ -46,8 +46,8 @@ function redis(clients: number): Kind {
     what: `redis between two hosts, GET and SET of 2 KiB, ${clients} clients`,
     unit: '1/s',
     better: 'higher',
-    ...targets([1.2, 2.5], [0.5, 1]),
-    prepare: raced(redisLoad(clients)),
+    ...limits([1.2, 2.5], [0.5, 1]),
+    prepare: measured(redisLoad(clients)),
   };
 }
 
@@ -57,8 +57,8 @@ function roundTrip(name: string, sizeBytes: number): Kind {
     what: `round trip of ${sizeBytes} B between two hosts, median`,
     unit: 'us',
     better: 'lower',
-    ...targets([0.8, 0.4], [2.5, 1]),
-    prepare: raced(peerLoad('rtt', sizeBytes)),
+    ...limits([0.8, 0.4], [2.5, 1]),
+    prepare: measured(peerLoad('rtt', sizeBytes)),
   };
 }
 
@@ -72,9 +72,9 @@ const kinds: readonly Kind[] = [
     what: `redis: the ratio to plain TCP with ${many} clients over that with ${few}`,
     unit: 'x',
     better: 'higher',
-    bar: 0.8,
+    threshold: 0.8,
     goal: 1,
-    prepare: raced(scaleLoad(few, many), []),
+    prepare: measured(scaleLoad(few, many), []),
   },
   roundTrip('64', 64),
   roundTrip('2k', 2048),
@@ -83,24 +83,24 @@ const kinds: readonly Kind[] = [
     what: 'processor time of daemons and programs for a GB of one stream',
     unit: 's/GB',
     better: 'lower',
-    ...plainTargets(3, 1.5),
-    prepare: raced(cpuLoad),
+    ...plainLimits(3, 1.5),
+    prepare: measured(cpuLoad),
   },
   {
     id: 'proxy.idle',
     what: 'share of a core that the busier daemon uses with 100 idle connections',
     unit: 'cores',
     better: 'lower',
-    bar: 0.01,
+    threshold: 0.01,
     goal: 0.001,
     prepare: (wire) => prepareIdle(wire, 'carried'),
   },
   {
     id: 'proxy.slow',
-    what: 'held by kernels and daemons when the receiver stops, 1000 MiB offered',
+    what: 'MiB held by kernels and daemons when the receiver stops and 1000 MiB are offered',
     unit: 'MiB',
     better: 'lower',
-    bar: 32,
+    threshold: 32,
     goal: 8,
     prepare: (wire) => prepareSlow(wire, 'carried'),
   },
@@ -109,33 +109,33 @@ const kinds: readonly Kind[] = [
     what: `connections made, used once and closed between two hosts, ${CONNECTS_AT_A_TIME} at a time`,
     unit: '1/s',
     better: 'higher',
-    ...plainTargets(0.3, 0.8),
-    prepare: raced(peerLoad('connects', CONNECTS_AT_A_TIME)),
+    ...plainLimits(0.3, 0.8),
+    prepare: measured(peerLoad('connects', CONNECTS_AT_A_TIME)),
   },
   {
     id: 'proxy.raw',
     what: 'one carried stream, next to writes of 64 MiB on the same wire',
     unit: 'MiB/s',
     better: 'higher',
-    bar: { raw: 0.1 },
+    threshold: { raw: 0.1 },
     goal: { raw: 0.3 },
     prepare: (wire) => (options) => prepareRaw(wire, options),
   },
 ];
 
-/** The table of targets is about `shm`; elsewhere there is nothing to reach. */
-function rowOn(wire: Wire, { prepare, bar, goal, ...kind }: Kind): Row {
+/** Thresholds and goals hold on `shm`; rows on other wires have none. */
+function rowOn(wire: Wire, { prepare, threshold, goal, ...kind }: Kind): Row {
   const isDefault = wire === 'shm';
   return {
     ...kind,
     id: isDefault ? kind.id : `${kind.id}@${wire}`,
     what: `${kind.what}, wire ${wire}`,
-    ...(isDefault && { bar, goal }),
+    ...(isDefault && { threshold, goal }),
     prepare: prepare(wire),
   };
 }
 
-/** What the rivals do at rest: rows of their own, as those of ours are absolute. */
+/** The rivals at rest have rows of their own, since the figures of ours are absolute there. */
 const restRows: readonly Row[] = [
   {
     id: 'proxy.idle.haproxy',
@@ -147,7 +147,7 @@ const restRows: readonly Row[] = [
   ...both.map(
     (path): Row => ({
       id: `proxy.slow.${path}`,
-      what: `held when the receiver stops, 1000 MiB offered, ${path === 'plain' ? 'plain TCP' : 'a haproxy pair'}`,
+      what: `MiB held by ${path === 'plain' ? 'plain TCP' : 'a haproxy pair'} when the receiver stops and 1000 MiB are offered`,
       unit: 'MiB',
       better: 'lower',
       prepare: prepareSlow('shm', path),

@@ -1,4 +1,4 @@
-// What a guest of the remoting rows measures, on a device of its own or on the backend's: the same code for both.
+// The loops of a guest in the remoting rows: the same code for a device of its own and for the backend's.
 
 import type { Socket } from 'node:net';
 import { monotonicNs, type SharedMemory } from '../../src/native/index.ts';
@@ -16,11 +16,9 @@ import {
   sendFlags,
 } from '../../src/providers/index.ts';
 
-const loopKinds = ['write', 'allocate', 'call', 'event'] as const;
-
 export interface LoopOrder {
   readonly where: 'remoted' | 'native';
-  readonly kind: (typeof loopKinds)[number];
+  readonly kind: 'write' | 'allocate' | 'call' | 'event';
   /** Bytes of each transfer or buffer; several sizes take turns. */
   readonly sizes: readonly number[];
   /** Requests posted at once; the last is signalled and waited for. */
@@ -28,8 +26,8 @@ export interface LoopOrder {
   readonly ms: number;
 }
 
-/** Enough that a look at the clock does not count. */
-const BETWEEN_LOOKS = 16;
+/** Enough that reading the clock does not count. */
+const CALLS_PER_CLOCK = 16;
 
 export class GuestWorld {
   readonly #pd: Pd;
@@ -44,7 +42,7 @@ export class GuestWorld {
   readonly #completions = new CompletionBatch();
   #offset = 0;
 
-  /** From memory that is there, or from so many bytes of its own. */
+  /** `from`: the memory to write from, or the size of new memory. */
   static async build(device: Device, socket: Socket, from: SharedMemory | number): Promise<GuestWorld> {
     const pd = device.createPd();
     const sendCq = device.createCq();
@@ -72,7 +70,7 @@ export class GuestWorld {
     return this.#source.memory;
   }
 
-  /** ns for each operation: the geometric mean over the sizes. Of events, the median. */
+  /** The ns per operation: the geometric mean over the sizes; for events the median. */
   async run({ kind, sizes, batch, ms }: LoopOrder): Promise<number> {
     if (kind === 'event') return this.#events(ms);
     let product = 1;
@@ -87,7 +85,7 @@ export class GuestWorld {
     return product ** (1 / sizes.length);
   }
 
-  /** Each from the next place and to the next place, so that it is memory that is measured and not a small cache. */
+  /** Each write uses the next part of both memories, so that memory is measured and not the cache. */
   #write(size: number, count: number): void {
     const batch = this.#batch;
     const { rkey } = this.#target;
@@ -104,7 +102,7 @@ export class GuestWorld {
     this.#qp.throwIfFailed(this.#completions, 0);
   }
 
-  /** Every page once, by whoever moves the bytes: whose first touch costs more than a small write. */
+  /** Writes every page once: the first touch by the process that moves the bytes costs more than a small write. */
   #touch(): void {
     const size = 1 << 20;
     for (let bytes = 0; bytes < this.#source.sizeBytes; bytes += size) this.#write(size, 1);
@@ -115,16 +113,16 @@ export class GuestWorld {
   }
 
   #call(): void {
-    if (this.#qp.state !== 'RTS') throw new Error('the QP has died');
+    if (this.#qp.state !== 'RTS') throw new Error('call the backend: the QP is not in RTS');
   }
 
-  /** The peer stamps a message when it posts it; the time to the callback here is from then on, the wire included. */
+  /** The peer writes the time into a message when it posts it; the sample is the time from then to the callback here. */
   async #events(ms: number): Promise<number> {
     const endNs = monotonicNs() + ms * 1e6;
     const samples: number[] = [];
     const stamp = new Float64Array(this.#source.memory.buffer, 0, 1);
     const channel = this.#receiveCq.channel;
-    if (channel === undefined) throw new Error('a CQ without a channel');
+    if (channel === undefined) throw new Error('wait for an event: the CQ has no channel');
     while (monotonicNs() < endNs) {
       this.#receives.clear();
       this.#receives.receive(1).sge(this.#source.lkey, this.#source.address, 8);
@@ -140,14 +138,14 @@ export class GuestWorld {
   }
 }
 
-/** ns for each call, over about so many ms. */
+/** The ns per call, measured for about `ms`. */
 function timed(each: () => void, ms: number): number {
   const startNs = monotonicNs();
   let nowNs = startNs;
   let count = 0;
   while (nowNs - startNs < ms * 1e6) {
-    // Long ones one by one, short ones in groups.
-    const group = count === 0 || (nowNs - startNs) / count > 100_000 ? 1 : BETWEEN_LOOKS;
+    // The clock is read after each long call, and after groups of short ones.
+    const group = count === 0 || (nowNs - startNs) / count > 100_000 ? 1 : CALLS_PER_CLOCK;
     for (let index = 0; index < group; index++) each();
     count += group;
     nowNs = monotonicNs();

@@ -20,13 +20,13 @@ import { GuestWorld, type LoopOrder } from './remoting-loops.ts';
 
 export interface ProgramOptions {
   readonly role: 'backend' | 'peer' | 'guest';
-  /** Where everybody meets. */
+  /** The folder of the sockets. */
   readonly folder: string;
   readonly wait?: WaitMode;
   readonly sizeBytes: number;
 }
 
-/** What the processes of a row have in common. */
+/** The sockets and the wire of a row's processes. */
 export const places = (folder: string) =>
   ({
     backend: join(folder, 'backend.sock'),
@@ -44,7 +44,7 @@ function runBackend({ folder, wait = 'mixed' }: ProgramOptions): void {
   });
 }
 
-/** Offers its memory to whoever connects, and sends the time when it is told to. */
+/** Offers its memory to each guest that connects, and sends the time whenever the guest asks for it. */
 async function runPeer({ folder, sizeBytes }: ProgramOptions): Promise<void> {
   const device = openSoftDevice(places(folder).shm);
   const pd = device.createPd();
@@ -65,7 +65,7 @@ async function runPeer({ folder, sizeBytes }: ProgramOptions): Promise<void> {
     });
     void connectQp(socket, qp, { regions: { target } }).then(() => {
       socket.on('data', (asked) => {
-        // One at a time, each when the guest is about to sleep.
+        // One message for each byte, which the guest sends when it is about to sleep.
         for (let index = 0; index < asked.length; index++) {
           batch.clear();
           batch.send(1, sendFlags.signaled | sendFlags.inline).sge(stamp.lkey, stamp.address, 8);
@@ -88,7 +88,7 @@ async function runGuest({ folder, sizeBytes, wait = 'mixed' }: ProgramOptions): 
     return GuestWorld.build(device, socket, from);
   };
   const remoted = await build(openRemoteDevice('soft-shm', { socketPath: backend, wait }), sizeBytes);
-  // The same memory at both ends: where pages lie makes more of a difference than who copies them.
+  // Both devices use the same memory, because the place of the pages matters more than which process copies them.
   const worlds = { remoted, native: await build(openSoftDevice(shm), remoted.memory) };
   process.on('message', (order: LoopOrder) => {
     void worlds[order.where].run(order).then((figure) => process.send?.({ figure }));

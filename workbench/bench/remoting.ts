@@ -1,25 +1,24 @@
 // Rows remoting.*: verbs of a guest process through the backend, next to the same loops on a device of its own.
 
 import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { MillraceError } from '../../src/errors.ts';
 import type { WaitMode } from '../../src/spin/index.ts';
+import { figureOf, stopProcess } from './figure-process.ts';
 import { median } from './measure.ts';
 import type { LoopOrder } from './remoting-loops.ts';
 import type { ProgramOptions } from './remoting-program.ts';
 import type { Contest, Row } from './row.ts';
 
 const KIB = 1024;
-/** The third seed's sizes. */
+/** The sizes of the bandwidth experiments in the paper on para-virtualization by API remoting (docs/remoting.md). */
 const bulkSizes = [512, 1024, 2048, 4096, 8192].map((kib) => kib * KIB);
-/** Of a guest's source and of the peer's target: more than the caches have. */
+/** The size of a guest's source and of the peer's target: more than the caches have. */
 const REGION_BYTES = 64 * 1024 * KIB;
-/** Both ways take turns within a round, so that what disturbs the machine disturbs them alike; the median of the turns counts. */
+/** Both devices take turns within a round, so that disturbances of the machine affect both alike; the median of the turns counts. */
 const TURNS = 5;
-/** Of rows with large transfers, so that each size has its share of a turn. */
+/** The shortest round of rows with large transfers, so that each size has enough time in a turn. */
 const LEAST_BULK_MS = 2000;
 
 const WARM_MS = 2000;
@@ -37,7 +36,7 @@ class RemotingWorld implements AsyncDisposable {
       rmSync(path, { recursive: true, force: true }),
     );
     const begin = async (options: Omit<ProgramOptions, 'folder' | 'sizeBytes'>): Promise<ChildProcess> => {
-      const child = undo.adopt(start({ ...options, folder, sizeBytes: REGION_BYTES }), stop);
+      const child = undo.adopt(start({ ...options, folder, sizeBytes: REGION_BYTES }), stopProcess);
       await figureOf(child, signal);
       return child;
     };
@@ -53,7 +52,7 @@ class RemotingWorld implements AsyncDisposable {
     this.#guests = guests;
   }
 
-  /** ns for each operation of each guest, all at the same time. */
+  /** The ns per operation of each guest, all measured at the same time. */
   async run(where: Place, loop: Loop, ms: number, signal: AbortSignal): Promise<readonly number[]> {
     const order: LoopOrder = { where, ms, ...loop };
     return Promise.all(
@@ -74,38 +73,15 @@ function start(options: ProgramOptions): ChildProcess {
   return fork(file, [JSON.stringify(options)]);
 }
 
-async function stop(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const exited = once(child, 'exit');
-  if (child.connected) child.disconnect();
-  const force = setTimeout(() => child.kill('SIGKILL'), 2000);
-  await exited;
-  clearTimeout(force);
-}
-
-async function figureOf(child: ChildProcess, signal: AbortSignal): Promise<number> {
-  const over = new AbortController();
-  const ended = once(child, 'exit', { signal: over.signal }).then(() => {
-    throw new MillraceError('MILLRACE_ERR_FAILED', 'a process of the bench has ended');
-  });
-  ended.catch(() => {});
-  try {
-    const [answer] = await Promise.race([once(child, 'message', { signal }), ended]);
-    return Number((answer as { figure: number }).figure);
-  } finally {
-    over.abort();
-  }
-}
-
 interface RemotingRow extends Omit<Row, 'prepare'> {
   readonly loop: Loop;
-  /** From ns of each guest's operations to the row's figure. */
+  /** Computes the row's figure from the ns per operation of each guest. */
   readonly figure: (ns: readonly number[]) => number;
   readonly guests?: number;
   readonly wait?: WaitMode;
   /** `added`: what remoting adds, in the row's unit; `alone`: remoted only; else native is the rival. */
   readonly compared?: 'added' | 'alone';
-  /** A round lasts at least so long. */
+  /** The shortest round. */
   readonly leastMs?: number;
 }
 
@@ -127,7 +103,7 @@ function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, least
       return Math.max(0, remoted - native);
     };
     let round: Partial<Record<Place, number>> = {};
-    /** Whoever of the two comes first measures for both. */
+    /** The entrant that is called first in a round measures for both. */
     const entrant = (where: Place) => async (): Promise<number> => {
       round = where in round ? round : await takeTurns();
       const { [where]: mine = Number.NaN, ...others } = round;
@@ -139,7 +115,7 @@ function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, least
       against: compared === undefined ? { native: entrant('native') } : {},
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     };
-    // Unmeasured, so that V8 has compiled the loops and every page is there: it compiles on the processor that is measured.
+    // Runs without measuring, so that V8 has compiled the loops, on the measured processor, and all pages are mapped.
     const warmMs = performance.now() + WARM_MS;
     do for (const run of [contest.ours, ...Object.values(contest.against)]) await run(signal);
     while (performance.now() < warmMs);
@@ -149,7 +125,7 @@ function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, least
 }
 
 const inUs = ([ns]: readonly number[]): number => ns / 1000;
-/** MiB/s of one guest for operations of so many bytes (the sizes' geometric mean), or of all together. */
+/** The MiB/s of all guests together, for operations of `bytes` each (the geometric mean of the sizes). */
 const mibPerS =
   (bytes: number) =>
   (each: readonly number[]): number =>
@@ -164,7 +140,7 @@ export const remotingRows: readonly Row[] = [
     what: 'added to a 64 B write that is posted alone and polled for',
     unit: 'us',
     better: 'lower',
-    bar: 3,
+    threshold: 3,
     goal: 0.3,
     loop: write([64]),
     figure: inUs,
@@ -184,7 +160,7 @@ export const remotingRows: readonly Row[] = [
     what: 'writes of 512 KiB to 8 MiB, one at a time',
     unit: 'MiB/s',
     better: 'higher',
-    bar: { native: 0.93 },
+    threshold: { native: 0.93 },
     goal: { native: 0.99 },
     loop: write(bulkSizes),
     figure: mibPerS(meanBulk),
@@ -195,7 +171,7 @@ export const remotingRows: readonly Row[] = [
     what: 'bursts of 32 writes of 512 KiB to 8 MiB',
     unit: 'MiB/s',
     better: 'higher',
-    bar: { native: 0.96 },
+    threshold: { native: 0.96 },
     goal: { native: 0.99 },
     loop: write(bulkSizes, 32),
     figure: mibPerS(meanBulk),
@@ -206,7 +182,7 @@ export const remotingRows: readonly Row[] = [
     what: "from the peer's post of a message to the guest's callback, wire included, median",
     unit: 'us',
     better: 'lower',
-    bar: 100,
+    threshold: 100,
     goal: 15,
     loop: { kind: 'event', sizes: [8], batch: 1 },
     figure: inUs,

@@ -1,11 +1,11 @@
-// What a bench run says: one JSON document for programs, table rows for people.
+// The report of a bench run: one JSON document for programs, table rows for people.
 
 import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import type { Result, Round } from './measure.ts';
-import type { Rival, Row, Threshold } from './row.ts';
+import type { Limit, Rival, Row } from './row.ts';
 
-export interface Machine {
+interface Machine {
   readonly cpu: string;
   readonly cores: number;
   readonly memoryGiB: number;
@@ -39,7 +39,7 @@ function systemName(): string {
   }
 }
 
-export const tableHeader = ['id', 'ours', 'against', 'ratio', 'spread', 'bar', 'goal', ''] as const;
+export const tableHeader = ['id', 'ours', 'against', 'ratio', 'spread', 'threshold', 'goal', 'reached'] as const;
 
 /** One line per rival; a row without rivals has one line. */
 export function tableRows(row: Row, result: Result): string[][] {
@@ -47,28 +47,29 @@ export function tableRows(row: Row, result: Result): string[][] {
   const ours = `${format(result.ours)} ${result.unit}`;
   if (rivals.length === 0) {
     const figures = result.rounds.map((round) => round.ours);
-    return [[row.id, ours, '', '', spread(figures), ...targets(row, result.ours)]];
+    return [[row.id, ours, '', '', spread(figures), ...limits(row, result.ours)]];
   }
   return rivals.map((rival, index) => {
     const theirs = `${rival} ${format(result.against?.[rival] ?? Number.NaN)} ${result.unit}`;
     const ratio = result.ratio?.[rival] ?? Number.NaN;
     const ratios = result.rounds.map((round: Round) => round.ours / (round[rival] ?? Number.NaN));
     const first = index === 0 ? [row.id, ours] : ['', ''];
-    return [...first, theirs, format(ratio), spread(ratios), ...targets(row, ratio, rival)];
+    return [...first, theirs, format(ratio), spread(ratios), ...limits(row, ratio, rival)];
   });
 }
 
-function targets(row: Row, value: number, rival?: Rival): string[] {
-  const bar = threshold(row.bar, rival);
-  const goal = threshold(row.goal, rival);
-  const reaches = (limit: number): boolean => (row.better === 'higher' ? value >= limit : value <= limit);
-  const verdict = goal !== undefined && reaches(goal) ? 'goal' : bar !== undefined && reaches(bar) ? 'bar' : 'below';
-  return [bar, goal]
+function limits(row: Row, value: number, rival?: Rival): string[] {
+  const threshold = limitFor(row.threshold, rival);
+  const goal = limitFor(row.goal, rival);
+  const reaches = (limit: number | undefined): boolean =>
+    limit !== undefined && (row.better === 'higher' ? value >= limit : value <= limit);
+  const reached = reaches(goal) ? 'goal' : reaches(threshold) ? 'threshold' : 'neither';
+  return [threshold, goal]
     .map((limit) => (limit === undefined ? '' : format(limit)))
-    .concat(bar === undefined ? '' : verdict);
+    .concat(threshold === undefined ? '' : reached);
 }
 
-function threshold(limit: Threshold | undefined, rival: Rival | undefined): number | undefined {
+function limitFor(limit: Limit | undefined, rival: Rival | undefined): number | undefined {
   return typeof limit === 'object' ? rival && limit[rival] : limit;
 }
 
@@ -76,8 +77,8 @@ function spread(values: readonly number[]): string {
   return `${format(Math.min(...values))} – ${format(Math.max(...values))}`;
 }
 
-/** Three significant digits: more would be noise. */
-export function format(value: number): string {
+/** Three significant digits; further ones would be noise. */
+function format(value: number): string {
   if (!Number.isFinite(value)) return '?';
   if (Math.abs(value) >= 100) return value.toFixed(0);
   return value.toPrecision(3);

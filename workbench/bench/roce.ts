@@ -1,20 +1,19 @@
-// Rows roce.veth.*: our RoCEv2 between two lab hosts, next to a TCP stream between the same two.
+// Rows roce.veth.*: soft-roce between two lab hosts, next to a TCP stream between the same hosts.
 
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { MillraceError } from '../../src/errors.ts';
 import { type Host, Lab } from '../../src/lab/index.ts';
-import type { Contest, Row } from './row.ts';
+import { type Contest, contestOf, type Row } from './row.ts';
 import { prepareVerbs, type VerbsContest, type VerbsLoop } from './verbs.ts';
 
 const loop: VerbsLoop = { kind: 'stream', device: 'soft-roce', test: 'write-bw', sizeBytes: 65_536, perMs: 10 };
 const iperfPort = 5201;
 const GIGABYTE = 1e9;
-/** USER_HZ: what /proc/PID/stat counts in. */
+/** USER_HZ, the unit of /proc/PID/stat. */
 const TICKS_PER_S = 100;
 
 interface Prepared extends Contest {
-  readonly hosts: readonly [Host, Host];
   readonly verbs: VerbsContest;
 }
 
@@ -23,14 +22,7 @@ async function prepareHosts(mtu: number, roundMs: number, signal: AbortSignal): 
   const lab = undo.use(await Lab.create({ hosts: 2, mtu, signal }));
   const [a, b] = lab.hosts;
   const verbs = undo.use(await prepareVerbs(loop, roundMs, signal, { client: a, server: b }));
-  const kept = undo.move();
-  return {
-    hosts: [a, b],
-    verbs,
-    ours: verbs.ours,
-    against: { iperf3: () => iperf3(a, b, roundMs, signal) },
-    [Symbol.asyncDispose]: () => kept.disposeAsync(),
-  };
+  return { verbs, ...contestOf(undo, verbs.ours, { iperf3: () => iperf3(a, b, roundMs, signal) }) };
 }
 
 /** MiB/s of one TCP stream. */
@@ -38,19 +30,22 @@ async function iperf3(client: Host, server: Host, roundMs: number, signal: Abort
   const words = ['-s', '-1', '--forceflush', '-p', String(iperfPort), '-B', server.ipv4];
   const serving = server.spawn('iperf3', words, { stdio: ['ignore', 'pipe', 'ignore'] });
   try {
-    // It says that it listens.
+    // It prints a line when it listens.
     if (serving.stdout !== null) await once(serving.stdout, 'data', { signal });
     const asking = ['-c', server.ipv4, '-p', String(iperfPort), '-t', String(Math.max(1, roundMs / 1000)), '-J'];
     const { stdout, stderr } = await client.run('iperf3', asking, { signal });
     const bitsPerS = JSON.parse(stdout).end?.sum_received?.bits_per_second;
     if (typeof bitsPerS === 'number') return bitsPerS / 8 / 1024 ** 2;
-    throw new MillraceError('MILLRACE_ERR_FAILED', `iperf3 gave no figure: ${stderr || stdout.slice(0, 500)}`);
+    throw new MillraceError(
+      'MILLRACE_ERR_FAILED',
+      `read the figure of iperf3: unexpected output: ${stderr || stdout.slice(0, 500)}`,
+    );
   } finally {
     serving.kill();
   }
 }
 
-/** Processor time of both ends for a GB, in s. */
+/** The processor time of both ends for 1 GB, in s. */
 async function prepareCpu(mtu: number, roundMs: number, signal: AbortSignal): Promise<Contest> {
   const prepared = await prepareHosts(mtu, roundMs, signal);
   const { verbs } = prepared;

@@ -1,4 +1,4 @@
-// Every row there is, and how a user names some of them.
+// All rows, and how a user selects some of them.
 
 import { UsageError } from '../../src/errors.ts';
 import { didYouMean } from '../../src/text/index.ts';
@@ -13,7 +13,7 @@ import { verbsRxeRows } from './verbs-rxe.ts';
 import { vortexLocalRows } from './vortex-local.ts';
 import { vortexNetRows } from './vortex-net.ts';
 
-export const rows: readonly Row[] = [
+const rows: readonly Row[] = [
   ...nativeRows,
   ...verbsRows,
   ...verbsRxeRows,
@@ -26,14 +26,14 @@ export const rows: readonly Row[] = [
 ];
 
 /**
- * Ids, groups (`steer` and `steer.connect` mean all ids that go on with a dot), or patterns with `*` (`native.*`,
- * `*.bulk.3`); none means all. In the table's order, each once. A variant of a row, as `proxy.bulk.1@roce`, is only
- * chosen by a word that has an `@` too: `proxy@roce` is that group on that wire.
+ * Ids, groups (`steer` and `steer.connect` mean all ids that continue with a dot), or patterns with `*` (`native.*`,
+ * `*.bulk.3`); none means all rows. The result has the order of the list, each row once. A variant of a row, such as
+ * `proxy.bulk.1@roce`, is selected only by a word with an `@`: `proxy@roce` is that group on that wire.
  */
 export function selectRows(patterns: readonly string[], all: readonly Row[] = rows): readonly Row[] {
   if (patterns.length === 0) return all;
   const matchers = patterns.map((pattern) => {
-    // What is an id itself is no group: `native.crossing` leaves `native.crossing.5` out.
+    // A word that is an id is no group: `native.crossing` does not select `native.crossing.5`.
     const [word = '', ...variant] = pattern.split('@');
     const group = [`${word}.*`, ...variant].join('@');
     const found = [pattern, group].map(matcherOf).find((matcher) => all.some(({ id }) => matcher.test(id)));

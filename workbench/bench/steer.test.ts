@@ -20,15 +20,15 @@ test('a group means all rows below it', () => {
   assert.deepEqual(selected('steer.connect.bulk'), ['steer.connect.bulk.1', 'steer.connect.bulk.3']);
 });
 
-test('an id is itself, even where others go on from it', () => {
+test('an id means that row alone, also when other ids begin with it', () => {
   assert.deepEqual(selected('steer.shortcut.bulk'), ['steer.shortcut.bulk']);
   assert.deepEqual(selected('native.crossing'), ['native.crossing']);
 });
 
-test('the rows of the table of targets have its bars', () => {
+test('rows have their thresholds and goals', () => {
   const bars = ['redis', 'rtt', 'bulk'].map((name) => {
     const row = steerRows.find(({ id }) => id === `steer.shortcut.${name}`);
-    return [row?.better, row?.bar, row?.goal];
+    return [row?.better, row?.threshold, row?.goal];
   });
   assert.deepEqual(bars, [
     ['higher', { plain: 1.2 }, { plain: 1.6 }],

@@ -123,7 +123,7 @@ function steerRow(
   id: string,
   method: SteerMethod,
   kind: keyof typeof kinds,
-  targets: Pick<Row, 'bar' | 'goal'> = {},
+  limits: Pick<Row, 'threshold' | 'goal'> = {},
 ): Row {
   const { what, unit, better, prepare } = kinds[kind];
   return {
@@ -131,7 +131,7 @@ function steerRow(
     what: `${what}, ${paths[method]}, next to plain loopback`,
     unit,
     better,
-    ...targets,
+    ...limits,
     prepare: (options) => prepareSteer(method, prepare, 'both', options),
   };
 }
@@ -182,20 +182,20 @@ function stalledRow(name: SteerMethod | 'plain'): Row {
     unit: 'MiB',
     better: 'lower',
     // Through proxy sockets there is no limit to reach.
-    ...(!isPlain && name !== 'skmsg' && { bar: 32, goal: 8 }),
+    ...(!isPlain && name !== 'skmsg' && { threshold: 32, goal: 8 }),
     prepare: (options) => prepareSteer(isPlain ? 'shortcut' : name, stallTest, isPlain ? 'plain' : 'steered', options),
   };
 }
 
-function plainTargets(bar: number, goal: number): Pick<Row, 'bar' | 'goal'> {
-  return { bar: { plain: bar }, goal: { plain: goal } };
+function plainLimits(threshold: number, goal: number): Pick<Row, 'threshold' | 'goal'> {
+  return { threshold: { plain: threshold }, goal: { plain: goal } };
 }
 
 export const steerRows: readonly Row[] = [
-  steerRow('shortcut.redis', 'shortcut', 'redis', plainTargets(1.2, 1.6)),
-  steerRow('shortcut.rtt', 'shortcut', 'rtt', plainTargets(0.75, 0.5)),
+  steerRow('shortcut.redis', 'shortcut', 'redis', plainLimits(1.2, 1.6)),
+  steerRow('shortcut.rtt', 'shortcut', 'rtt', plainLimits(0.75, 0.5)),
   steerRow('shortcut.rtt.apart', 'shortcut', 'rttApart'),
-  steerRow('shortcut.bulk', 'shortcut', 'bulk', plainTargets(1.0, 1.5)),
+  steerRow('shortcut.bulk', 'shortcut', 'bulk', plainLimits(1.0, 1.5)),
   steerRow('shortcut.bulk.3', 'shortcut', 'bulk3'),
   steerRow('shortcut.connects', 'shortcut', 'connects'),
   stalledRow('shortcut'),

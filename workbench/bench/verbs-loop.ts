@@ -1,4 +1,4 @@
-// A process at one end of the verbs rows: `server` is an ordinary perf server, `client` runs loops as it is told.
+// A process at one end of the verbs rows: `server` is an ordinary perf server, `client` runs a loop for each message.
 
 import { copyMemory, monotonicNs, pinThread, SharedMemory } from '../../src/native/index.ts';
 import {
@@ -16,7 +16,7 @@ import {
 import { SendBatch } from '../../src/providers/index.ts';
 import type { VerbsLoop } from './verbs.ts';
 
-/** Bulk writes in a batch. All have the same source and target, as the rival's copies do. */
+/** Bulk writes in a batch. All have the same source and target, as the copies of the rival. */
 const bulkBatch = 8;
 const postBatch = 64;
 
@@ -29,7 +29,7 @@ function postAndWait({ qps, cq, completions }: PerfSetup, batch: SendBatch): voi
   qps[0].throwIfFailed(completions, 0);
 }
 
-/** MiB/s of writes of one size, in batches of which the last is signalled. */
+/** MiB/s of writes of one size, in batches whose last write is signalled. */
 function bulk(setup: PerfSetup): Loop {
   const batch = requestRows(setup, 0, bulkBatch);
   return async (iterations) => {
@@ -49,7 +49,7 @@ function stream(setup: PerfSetup): Loop {
   };
 }
 
-/** MiB/s of copies between two mapped memories: what the wire does at best. */
+/** MiB/s of copies between two mapped memories, the best that the wire could do. */
 function memcpy(setup: PerfSetup): Loop {
   const { source, parameters } = setup;
   const target = SharedMemory.create({ sizeBytes: parameters.sizeBytes, populate: true });
@@ -64,7 +64,7 @@ function mibPerS({ parameters }: PerfSetup, count: number, ns: number): number {
   return (count * parameters.sizeBytes * 1e9) / ns / 1024 ** 2;
 }
 
-/** ns per small write: filled in, posted, carried out and reaped, in batches. */
+/** ns per small write: prepared, posted and polled for, in batches. */
 function post(setup: PerfSetup): Loop {
   const { source, parameters, peers } = setup;
   const { address, rkey } = peers[0].regions.target;
@@ -104,7 +104,7 @@ async function runClient(loop: VerbsLoop, port: number): Promise<void> {
   const { transport } = opened.info;
   const parameters = { test, sizeBytes, transport, iterations: 1, durationS: 0, queuePairs: 1, txDepth: 128 };
   conversation.tell({ v: 1, ...parameters });
-  // That it was accepted.
+  // The server's answer: accepted.
   await conversation.hear();
   const setup = await connectSetup(opened, parameters, conversation);
   const loops: Record<string, Loop> =
@@ -133,6 +133,6 @@ if (role === 'client') {
     const listening = /on port (\d+)/.exec(line)?.[1];
     if (listening !== undefined) process.send?.({ figure: Number(listening) });
   };
-  // The client leaves without a word when the row is over.
+  // When the row is over, the client just closes its connection.
   await runServer({ test: loop.test, port: 0, device: loop.device, signal: stop.signal, say }).catch(() => {});
 }

@@ -1,4 +1,4 @@
-// Inside the guest of the verbs.rxe rows: runs one entrant at a time, as it is told through a named pipe.
+// The program in the guest of the verbs.rxe rows: runs one entrant for each line in a named pipe.
 
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,19 +12,19 @@ import { prepareVerbs } from './verbs.ts';
 import type { RxeTask } from './verbs-rxe.ts';
 
 const tools = { 'write-bw': 'ib_write_bw', 'send-lat': 'ib_send_lat' } as const;
-/** Of the line with the figures: BW average, and t_typical. */
+/** Columns of the line with the figures: BW average, and t_typical. */
 const columns = { 'write-bw': 3, 'send-lat': 4 } as const;
 const perftestPort = 18_515;
 const waitMs = 20;
 
 const task = JSON.parse(process.argv[2] ?? '{}') as RxeTask;
 const { loop, roundMs } = task;
-/** perftest's device, in the network namespace of the guest's first process. */
+/** The device of perftest, in the network namespace of the guest's first process. */
 const device = 'rxe0';
 const there = ['-t', '1', '-n', 'taskset', '-c'];
 const iterations = Math.ceil(loop.perMs * roundMs);
 
-/** Each end on a processor of its own, as ours. */
+/** Each end has a processor of its own, as with ours. */
 async function perftest(gidIndex: number): Promise<number> {
   const common = ['-d', device, '-x', String(gidIndex), '-s', String(loop.sizeBytes), '-n', String(iterations), '-F'];
   const tool = tools[loop.test];
@@ -37,7 +37,10 @@ async function perftest(gidIndex: number): Promise<number> {
     const line = stdout.split('\n').find((text) => text.trim().startsWith(`${loop.sizeBytes} `));
     const figure = Number(line?.trim().split(/\s+/)[columns[loop.test]]);
     if (Number.isFinite(figure)) return figure;
-    throw new MillraceError('MILLRACE_ERR_FAILED', `${tool} said ${JSON.stringify(stdout)}`);
+    throw new MillraceError(
+      'MILLRACE_ERR_FAILED',
+      `read the figure of ${tool}: unexpected output ${JSON.stringify(stdout)}`,
+    );
   } finally {
     server.kill();
   }
@@ -56,18 +59,18 @@ function preferredGid(): number {
 const { signal } = new AbortController();
 const gidIndex = preferredGid();
 await using contest = await prepareVerbs(loop, roundMs, signal);
-/** Who polls while it is not its turn takes the processor from the other. */
-const tell = (name: NodeJS.Signals): void => {
+/** Our processes are stopped while the rival runs, because they poll. */
+const signalOurs = (name: NodeJS.Signals): void => {
   for (const pid of contest.pids) process.kill(pid, name);
 };
-tell('SIGSTOP');
-// Open for writing, too, so that it does not end when a writer closes it.
+signalOurs('SIGSTOP');
+// The pipe is open for writing too, so that it does not end when a writer closes it.
 for await (const line of createInterface(createReadStream(task.commands, { flags: 'r+' }))) {
   let figure = 0;
   if (line === 'ours') {
-    tell('SIGCONT');
+    signalOurs('SIGCONT');
     figure = await contest.ours(signal);
-    tell('SIGSTOP');
+    signalOurs('SIGSTOP');
   } else {
     figure = await perftest(gidIndex);
   }

@@ -1,4 +1,4 @@
-// A worker of the row vortex.local: fills or sums doubles, in a stream's window or in one ordinary array, as it is told.
+// A worker of the row vortex.local: fills or sums doubles, in the window of a stream or in an ordinary array.
 
 import { parentPort } from 'node:worker_threads';
 import {
@@ -10,8 +10,8 @@ import {
 } from '../../src/vortex/index.ts';
 
 /**
- * `open`: the window of this stream, for the next `stream`, which goes through all of it. `array`: over an array of
- * `arrayBytes`, as often as makes `sizeBytes`.
+ * `open`: opens a window for the next `stream`, which runs the loop over all of it. `array`: runs the loop over an array of
+ * `arrayBytes`, `sizeBytes` in all.
  */
 export type LoopOrder =
   | { readonly kind: 'open'; readonly handle: LocalHandle }
@@ -24,7 +24,7 @@ export type LoopOrder =
     };
 
 export interface LoopAnswer {
-  /** Of the last element filled, or the sum: so that V8 drops no loop. */
+  /** The last element, or the sum, so that V8 does not optimize the loop away. */
   readonly value: number;
   readonly faults: number;
 }

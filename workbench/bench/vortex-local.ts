@@ -5,29 +5,29 @@ import { Worker } from 'node:worker_threads';
 import { MillraceError } from '../../src/errors.ts';
 import { createLocalStream, type StreamOptions } from '../../src/vortex/index.ts';
 import { reserveHugePages } from './huge-pages.ts';
-import type { Contest, Row } from './row.ts';
+import { type Contest, contestOf, type Row } from './row.ts';
 import type { LoopAnswer, LoopOrder } from './vortex-local-loop.ts';
 
 const MIB = 2 ** 20;
 const HUGE_PAGE_BYTES = 2 * MIB;
-/** About what the loops do in a ms: for how much to stream in a round. */
+/** About how many bytes the loops process in 1 ms, for the size of a round's stream. */
 const BYTES_PER_MS = 4e6;
 /** Beyond 2^31 elements V8 indexes slowly, in any array. */
 const MAX_STREAM_BYTES = 2 ** 33;
 
-/** The row's pool: large enough that the faults do not count, small enough to stay near the processor. */
+/** The pool of the row: blocks large enough that page faults do not count, few enough to stay in the cache. */
 const pool: StreamOptions & { readonly blockBytes: number; readonly poolBlocks: number } = {
   blockBytes: 8 * MIB,
   poolBlocks: 8,
 };
 
-/** Workers close a round's stream when they open the next one. */
+/** Two, because workers close a stream only when they open the next one. */
 const POOLS_AT_ONCE = 2;
 
-/** What one run over a stream took. */
+/** The figures of one run over a stream. */
 interface LocalFigures {
   readonly bytesPerS: number;
-  /** Of both ends. */
+  /** Of both ends together. */
   readonly faultsPerGb: number;
   readonly cpuSecondsPerGb: number;
 }
@@ -40,7 +40,7 @@ class Workers implements AsyncDisposable {
     this.#workers = [new Worker(file), new Worker(file)];
   }
 
-  /** From the first touch to the end; opening the windows is not measured, as the arrays' allocation is not. */
+  /** Measures from the first touch to the end, without opening the windows; the rival's arrays are not allocated in that time either. */
   async stream(sizeBytes: number, options: StreamOptions, signal: AbortSignal): Promise<LocalFigures> {
     using stream = createLocalStream(sizeBytes, options);
     const { producer, consumer } = stream;
@@ -81,7 +81,8 @@ class Workers implements AsyncDisposable {
 async function ask(worker: Worker, order: LoopOrder, signal: AbortSignal): Promise<LoopAnswer> {
   const ended = new AbortController();
   const either = AbortSignal.any([signal, ended.signal]);
-  const onExit = (): void => ended.abort(new MillraceError('MILLRACE_ERR_FAILED', 'a worker of the bench has ended'));
+  const onExit = (): void =>
+    ended.abort(new MillraceError('MILLRACE_ERR_FAILED', 'measure a stream: a worker has ended'));
   worker.once('exit', onExit);
   const answer = once(worker, 'message', { signal: either });
   worker.postMessage(order);
@@ -103,14 +104,13 @@ async function prepareLocal(roundMs: number, signal: AbortSignal): Promise<Conte
   const sizeBytes = Math.ceil(sizeOf(roundMs, pool.blockBytes) / poolBytes) * poolBytes;
   const ours = async (): Promise<number> => (await workers.stream(sizeBytes, pool, signal)).bytesPerS / 1e9;
   const array = async (): Promise<number> => (await workers.array(sizeBytes, poolBytes, signal)).bytesPerS / 1e9;
-  // Once unmeasured, so that V8 has compiled the loops and the arrays' pages are there.
+  // One run without measuring, so that V8 has compiled the loops and the arrays' pages are mapped.
   await ours();
   await array();
-  const kept = undo.move();
-  return { ours, against: { array }, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return contestOf(undo, ours, { array });
 }
 
-/** One block size of the sweep, one of its figures. */
+/** One figure for one block size. */
 async function prepareSweep(
   blockBytes: number,
   figure: (figures: LocalFigures) => number,
@@ -124,8 +124,7 @@ async function prepareSweep(
   const sizeBytes = sizeOf(options.roundMs, blockBytes);
   const ours = async (): Promise<number> => figure(await workers.stream(sizeBytes, sweepPool, signal));
   await ours();
-  const kept = undo.move();
-  return { ours, against: {}, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return contestOf(undo, ours);
 }
 
 const sweepSizes: readonly (readonly [name: string, blockBytes: number])[] = [
@@ -171,7 +170,7 @@ export const vortexLocalRows: readonly Row[] = [
     what: 'doubles filled by one worker and summed by another, next to both loops over ordinary arrays',
     unit: 'GB/s',
     better: 'higher',
-    bar: { array: 0.5 },
+    threshold: { array: 0.5 },
     goal: { array: 0.95 },
     prepare: ({ roundMs, signal }) => prepareLocal(roundMs, signal),
   },

@@ -1,14 +1,14 @@
-// A host's side of vortex.tcp and its kin, as a program of its own: a line of JSON is a stream to send or to receive, a line is the answer.
+// The program on one host of the vortex.tcp and RDMA rows: each line of JSON is a job, and a line with its report is the answer.
 
 import { createInterface } from 'node:readline';
 import { openReceiver, openSender, type Strategy } from '../../src/vortex/net/index.ts';
 import { offerRaw, writeRaw } from './vortex-raw.ts';
 
-/** What the program does with the memory: fills it as memset does, or touches a word of each page. */
+/** What the program does with the memory: fill it as memset does, or touch one word of each page. */
 export type Touch = 'fill' | 'word';
 
 export interface StreamJob {
-  /** `offer` and `write` are the two ends of the raw wire. */
+  /** `offer` and `write` are the two ends of raw WRITEs. */
   readonly kind: 'send' | 'receive' | 'offer' | 'write';
   readonly sizeBytes: number;
   readonly blockBytes: number;
@@ -16,10 +16,10 @@ export interface StreamJob {
   readonly touch: Touch;
   readonly device?: string | undefined;
   readonly strategy?: Strategy | undefined;
-  /** Where the one who listens is. */
+  /** The host that listens. */
   readonly host: string;
   readonly port?: number;
-  /** Of the raw wire. */
+  /** For raw WRITEs. */
   readonly localAddress: string;
   readonly regionBytes: number;
 }
@@ -27,7 +27,7 @@ export interface StreamJob {
 export interface StreamReport {
   /** From the first touch to `done`. */
   readonly seconds: number;
-  /** Of the whole process, engine and pager included. */
+  /** Of the whole process, with engine and pager. */
   readonly cpuSeconds: number;
   readonly faults: number;
 }
@@ -35,7 +35,7 @@ export interface StreamReport {
 const PAGE_WORDS = 1024;
 const FILL_BYTES = 1024 * 1024;
 
-/** The raw wire neither fills nor reads, so its rival touches as little as a program can. */
+/** Raw WRITEs neither fill nor read memory, so next to them a stream touches as little as possible. */
 function touch(words: Int32Array, how: Touch, isWriter: boolean): number {
   let sum = 0;
   if (!isWriter) {

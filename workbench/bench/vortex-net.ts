@@ -1,23 +1,23 @@
-// Rows vortex.tcp, vortex.pool, vortex.copy and vortex.register: streams between two lab hosts, next to iperf3 and to the raw wire.
+// Rows vortex.tcp, vortex.pool, vortex.copy and vortex.register: streams between two lab hosts, next to iperf3 or raw WRITEs.
 
 import { fileURLToPath } from 'node:url';
 import { MillraceError, UnsupportedError } from '../../src/errors.ts';
 import { findProgram, Lab } from '../../src/lab/index.ts';
 import type { Strategy } from '../../src/vortex/net/index.ts';
 import { reserveHugePages } from './huge-pages.ts';
-import type { Contest, Row } from './row.ts';
+import { type Contest, contestOf, type Row } from './row.ts';
 import { LineProgram } from './steer-program.ts';
 import type { StreamJob, StreamReport } from './vortex-net-program.ts';
 
 const MIB = 2 ** 20;
 const HUGE_PAGE_BYTES = 2 * MIB;
-/** Shorter ones would show how streams start, and not how they run: V8 compiles the loops of each engine anew. */
+/** Shorter rounds would measure the start of streams: V8 compiles the loops of each engine anew. */
 const LEAST_ROUND_MS = 600;
-/** About what a stream carries in a ms: for how much to carry in a round. */
+/** About how many bytes a stream moves in 1 ms, for the size of a round's stream. */
 const TCP_BYTES_PER_MS = 2e6;
 const SHM_BYTES_PER_MS = 12e6;
 const ROCE_BYTES_PER_MS = 0.4e6;
-/** Of the raw wire, at each end: many times what a processor's cache holds, and less where a pass over it takes long. */
+/** The memory of the raw WRITEs at each end: many times a processor's cache, and less on the slower wire. */
 const SHM_REGION_BYTES = 256 * MIB;
 const ROCE_REGION_BYTES = 64 * MIB;
 const IPERF_PORT = '5201';
@@ -26,7 +26,7 @@ const program = fileURLToPath(new URL('vortex-net-program.ts', import.meta.url))
 
 type Geometry = Pick<StreamJob, 'blockBytes' | 'poolBlocks'>;
 
-/** As long as the pool fits the processor's cache, what one end writes there the other need not fetch from memory. */
+/** The pools fit into the processor's cache, so that bytes of one end need not be fetched from memory by the other. */
 const tcpPool: Geometry = { blockBytes: 2 * MIB, poolBlocks: 8 };
 const rdmaPool: Geometry = { blockBytes: 4 * MIB, poolBlocks: 4 };
 
@@ -35,14 +35,14 @@ interface PrepareOptions {
   readonly signal: AbortSignal;
 }
 
-interface Carried {
+interface StreamFigures {
   readonly gbPerS: number;
-  /** Of both programs. */
+  /** Of both programs together. */
   readonly cpuSecondsPerGb: number;
   readonly faultsPerGb: number;
 }
 
-/** Two hosts with a program each. The first is the sender, or writes. */
+/** Two hosts with a program each. The first one sends, or writes. */
 class StreamPair implements AsyncDisposable {
   readonly lab: Lab;
   readonly #undo: AsyncDisposableStack;
@@ -54,8 +54,7 @@ class StreamPair implements AsyncDisposable {
     await using undo = new AsyncDisposableStack();
     const lab = undo.use(await Lab.create({ hosts: ['a', 'b'], signal }));
     const start = (name: string): LineProgram => undo.use(new LineProgram(lab.host(name), process.execPath, [program]));
-    const pair = new StreamPair(lab, start('a'), start('b'), signal, undo.move());
-    return pair;
+    return new StreamPair(lab, start('a'), start('b'), signal, undo.move());
   }
 
   private constructor(
@@ -72,7 +71,7 @@ class StreamPair implements AsyncDisposable {
     this.#undo = undo;
   }
 
-  async stream(job: Omit<StreamJob, 'kind' | 'host' | 'localAddress' | 'regionBytes'>): Promise<Carried> {
+  async stream(job: Omit<StreamJob, 'kind' | 'host' | 'localAddress' | 'regionBytes'>): Promise<StreamFigures> {
     const common = { ...job, host: this.lab.host('a').ipv4, localAddress: '', regionBytes: 0 };
     const [sent, received] = await this.#both(this.#left, { ...common, kind: 'send' }, this.#right, {
       ...common,
@@ -101,15 +100,16 @@ class StreamPair implements AsyncDisposable {
   async #both(
     listener: LineProgram,
     listening: StreamJob,
-    caller: LineProgram,
-    calling: StreamJob,
+    dialer: LineProgram,
+    dialing: StreamJob,
   ): Promise<readonly [StreamReport, StreamReport]> {
     listener.write(JSON.stringify(listening));
     const port = JSON.parse(await listener.line(this.#signal)) as number;
-    caller.write(JSON.stringify({ ...calling, port }));
-    const lines = await Promise.all([listener.line(this.#signal), caller.line(this.#signal)]);
+    dialer.write(JSON.stringify({ ...dialing, port }));
+    const lines = await Promise.all([listener.line(this.#signal), dialer.line(this.#signal)]);
     const [first, second] = lines.map((line) => JSON.parse(line) as StreamReport);
-    if (first === undefined || second === undefined) throw new MillraceError('MILLRACE_ERR_FAILED', 'no report');
+    if (first === undefined || second === undefined)
+      throw new MillraceError('MILLRACE_ERR_FAILED', 'measure a stream: a program sent no report');
     return [first, second];
   }
 
@@ -126,7 +126,7 @@ function bytesFor(roundMs: number, bytesPerMs: number, blocks: Geometry): number
   return wholeBlocks(Math.max(roundMs, LEAST_ROUND_MS) * bytesPerMs, blocks);
 }
 
-/** Its server in the receiver's host, its client in the sender's: the same way as the stream. In GB/s. */
+/** GB/s of iperf3 in the direction of the stream: its server is in the receiver's host. */
 async function runIperf({ lab }: StreamPair, sizeBytes: number, signal: AbortSignal): Promise<number> {
   const [sender, receiver] = [lab.host('a'), lab.host('b')];
   const server = new LineProgram(receiver, 'iperf3', ['-s', '-1', '-p', IPERF_PORT, '--forceflush']);
@@ -150,8 +150,7 @@ async function prepareTcp({ roundMs, signal }: PrepareOptions): Promise<Contest>
   const ours = async (): Promise<number> => (await pair.stream(job)).gbPerS;
   const iperf3 = (): Promise<number> => runIperf(pair, sizeBytes, signal);
   await ours();
-  const kept = undo.move();
-  return { ours, against: { iperf3 }, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return contestOf(undo, ours, { iperf3 });
 }
 
 async function prepareRdma(
@@ -169,20 +168,19 @@ async function prepareRdma(
   const ours = async (): Promise<number> => (await pair.stream(job)).gbPerS;
   const raw = (): Promise<number> => pair.raw(device, sizeBytes, regionBytes);
   await ours();
-  const kept = undo.move();
-  return { ours, against: { raw }, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return contestOf(undo, ours, { raw });
 }
 
-/** For both ends, where the system may be asked for some. */
+/** Huge pages for the pools of both ends. */
 function reservePools({ blockBytes, poolBlocks }: Geometry, moreBytes = 0): Disposable {
   return reserveHugePages(Math.ceil((2 * blockBytes * poolBlocks + moreBytes) / HUGE_PAGE_BYTES));
 }
 
-/** One block size on one wire: rate, faults or processor time. */
+/** One figure for one block size on one wire: rate, page faults or processor time. */
 async function prepareSweep(
   blockBytes: number,
   device: string | undefined,
-  figure: (carried: Carried) => number,
+  figure: (figures: StreamFigures) => number,
   { roundMs, signal }: PrepareOptions,
 ): Promise<Contest> {
   const blocks = { blockBytes, poolBlocks: Math.max(4, Math.min(64, (24 * MIB) / blockBytes)) };
@@ -193,8 +191,7 @@ async function prepareSweep(
   const job = { sizeBytes: bytesFor(roundMs, bytesPerMs, blocks), ...blocks, touch: 'word', device } as const;
   const ours = async (): Promise<number> => figure(await pair.stream(job));
   await ours();
-  const kept = undo.move();
-  return { ours, against: {}, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+  return contestOf(undo, ours);
 }
 
 const sweepSizes: readonly (readonly [name: string, blockBytes: number])[] = [
@@ -215,7 +212,7 @@ function sweepRows(
   [size, blockBytes]: (typeof sweepSizes)[number],
   [wire, device]: (typeof sweepWires)[number],
 ): Row[] {
-  const row = (id: string, what: string, unit: string, figure: (carried: Carried) => number): Row => ({
+  const row = (id: string, what: string, unit: string, figure: (figures: StreamFigures) => number): Row => ({
     id,
     what: `${what}, blocks of ${size}`,
     unit,
@@ -239,16 +236,16 @@ function sweepRows(
   ];
 }
 
-const touched = 'a word of each page touched, next to WRITEs without a stream';
+const touched = 'one word of each page touched, next to WRITEs without a stream';
 
-function strategyRows(strategy: Strategy, bar: number, goal: number): readonly Row[] {
+function strategyRows(strategy: Strategy, threshold: number, goal: number): readonly Row[] {
   const common = { unit: 'GB/s', better: 'higher' } as const;
   return [
     {
       ...common,
       id: `vortex.${strategy}`,
       what: `a stream on soft shm, strategy ${strategy}, ${touched}`,
-      bar: { raw: bar },
+      threshold: { raw: threshold },
       goal: { raw: goal },
       prepare: (options) => prepareRdma('soft-shm', strategy, options),
     },
@@ -264,10 +261,10 @@ function strategyRows(strategy: Strategy, bar: number, goal: number): readonly R
 export const vortexNetRows: readonly Row[] = [
   {
     id: 'vortex.tcp',
-    what: 'a stream that is filled on one host and looked at on the other, over TCP, next to iperf3',
+    what: 'a stream that is filled on one host and read on the other, over TCP, next to iperf3',
     unit: 'GB/s',
     better: 'higher',
-    bar: { iperf3: 0.9 },
+    threshold: { iperf3: 0.9 },
     goal: { iperf3: 1.0 },
     prepare: prepareTcp,
   },

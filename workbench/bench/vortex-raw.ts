@@ -1,4 +1,4 @@
-// The raw wire that vortex.pool and its kin are measured against: WRITEs of the same length over distinct memory, with no stream around.
+// The rival of vortex.pool, vortex.copy and vortex.register: raw WRITEs of the same length over distinct memory, without a stream.
 
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
@@ -18,7 +18,7 @@ const IN_FLIGHT = 8;
 interface RawSpec {
   readonly device: string;
   readonly localAddress: string;
-  /** At each end. */
+  /** The memory at each end. */
   readonly regionBytes: number;
 }
 
@@ -28,7 +28,7 @@ interface RawEnd extends Disposable {
   readonly region: Mr;
 }
 
-/** Huge pages as the pools have them, where there are some. */
+/** Uses huge pages, as the pools do, if there are any. */
 function openEnd({ device: name, localAddress, regionBytes }: RawSpec): RawEnd {
   using undo = new DisposableStack();
   const device = undo.use(openStreamDevice(name, wireOfDevice(name), localAddress));
@@ -42,7 +42,7 @@ function openEnd({ device: name, localAddress, regionBytes }: RawSpec): RawEnd {
     }
   };
   const region = allocate();
-  // Pages that nobody has written to are one and the same page.
+  // Pages that were never written are all mapped to the same zero page.
   region.bytes.fill(1);
   const cq = device.createCq({ entries: 4 * IN_FLIGHT });
   const qp = pd.createQp({ sendCq: cq, sendRequests: IN_FLIGHT, maxSge: 1 });
@@ -50,22 +50,22 @@ function openEnd({ device: name, localAddress, regionBytes }: RawSpec): RawEnd {
   return { device, qp, region, [Symbol.dispose]: () => kept.dispose() };
 }
 
-/** The end that is written to, until the other one hangs up. */
+/** The end that is written to, until the other end closes its connection. */
 export async function offerRaw(spec: RawSpec, onListening: (port: number) => void): Promise<void> {
   using end = openEnd(spec);
   const server = createServer().listen(0, spec.localAddress);
   await once(server, 'listening');
   const address = server.address();
-  const called = once(server, 'connection') as Promise<[Socket]>;
+  const connected = once(server, 'connection') as Promise<[Socket]>;
   onListening(typeof address === 'object' && address !== null ? address.port : 0);
-  const [socket] = await called;
+  const [socket] = await connected;
   await connectQp(socket, end.qp, { regions: { target: end.region } });
   socket.resume();
   await once(socket, 'close');
   server.close();
 }
 
-/** Writes `sizeBytes` in WRITEs of `writeBytes`, once over the whole region before the clock starts. Gives the seconds. */
+/** Writes `sizeBytes` in WRITEs of `writeBytes`, after one unmeasured pass over the region. Resolves to the seconds. */
 export async function writeRaw(
   spec: RawSpec,
   to: { readonly host: string; readonly port: number },
@@ -77,7 +77,7 @@ export async function writeRaw(
   await once(socket, 'connect');
   const { regions } = await connectQp(socket, end.qp, { expect: ['target'] });
   const { rkey, address } = regions.target;
-  // WRITEs are direct only once the memory is mapped; a stream sees to that, too.
+  // WRITEs are direct only once the memory is mapped; a stream maps it too.
   using _window = await end.qp.mapRemote(rkey, address, regionBytes).catch(() => undefined);
   using batch = new SendBatch({ capacity: 1, maxSge: 1 });
   using completions = new CompletionBatch(IN_FLIGHT);
