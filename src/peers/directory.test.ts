@@ -40,10 +40,10 @@ describe('directories', () => {
     const start = (name: string, host: string, port: number, endpoints = ['http://127.0.0.1:1']) =>
       EtcdDirectory.start({ endpoints, prefix: '/m', leaseSeconds: 5, self: { name, host, port } });
     assert.throws(() => start('a', '10.0.0.1', 0), {
-      message: /register a at 10\.0\.0\.1 port 0 in etcd: its port is none/,
+      message: /register a at 10\.0\.0\.1 port 0 in etcd: its port is not a number/,
     });
-    assert.throws(() => start('a', '0.0.0.0', 1), /its host is none/);
-    assert.throws(() => start('a b', '10.0.0.1', 1), /not the name of a node/);
+    assert.throws(() => start('a', '0.0.0.0', 1), /its host is not a host name/);
+    assert.throws(() => start('a b', '10.0.0.1', 1), /not a node name/);
     assert.throws(() => start('a', '10.0.0.1', 1, []), { code: 'MILLRACE_ERR_USAGE', message: /no endpoints/ });
   });
 

@@ -1,4 +1,4 @@
-// Who the other nodes are, wherever that is known from.
+// A directory of the other nodes, and the list of peers that each kind of directory keeps.
 
 export interface DirectoryPeer {
   readonly name: string;
@@ -10,7 +10,7 @@ export interface DirectoryPeer {
 export type PeersListener = (peers: readonly DirectoryPeer[]) => void;
 
 export interface PeerDirectory extends AsyncDisposable {
-  /** Called with all of them when they have changed, not for those that are there already. */
+  /** Calls the listener with all peers whenever they change; not with those that are known already. */
   onChange(listener: PeersListener): void;
   /** By name, without this node. */
   readonly peers: readonly DirectoryPeer[];
@@ -19,7 +19,7 @@ export interface PeerDirectory extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** The peers of a directory, sorted, and who wants to hear of changes. */
+/** The sorted peers of a directory, and its listeners. */
 export class PeerList {
   readonly #listeners: PeersListener[] = [];
   #peers: readonly DirectoryPeer[] = [];
@@ -32,7 +32,7 @@ export class PeerList {
     this.#listeners.push(listener);
   }
 
-  /** Tells the listeners if it is different. */
+  /** Calls the listeners if something is different. */
   replace(peers: Iterable<DirectoryPeer>): void {
     const sorted = [...peers].sort((left, right) => (left.name < right.name ? -1 : 1));
     if (isSame(sorted, this.#peers)) return;
@@ -40,7 +40,7 @@ export class PeerList {
     for (const listener of this.#listeners) listener(sorted);
   }
 
-  /** Nobody hears of anything any more. */
+  /** Calls no listener any more. */
   silence(): void {
     this.#listeners.length = 0;
   }

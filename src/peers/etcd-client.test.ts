@@ -49,14 +49,14 @@ async function collect(client: EtcdClient, seen: string[] = []): Promise<void> {
 }
 
 describe('the calls to etcd', () => {
-  test('nobody there, no answer, no JSON and refusals are errors that name the member and the call', async () => {
+  test('an absent server, no answer, a wrong answer and refusals are errors that name the member and the call', async () => {
     const nobody = new EtcdClient({ endpoint: 'http://127.0.0.1:1', timeoutMs: 5000 }, never);
     await assert.rejects(nobody.grantLease(5), { message: 'etcd http://127.0.0.1:1: lease/grant: ECONNREFUSED' });
     await using silent = await fake(() => {}, { timeoutMs: 100 });
     await assert.rejects(silent.client.grantLease(5), { message: /lease\/grant: no answer within 100 ms/ });
     await assert.rejects(collect(silent.client), { message: /watch: no answer within 100 ms/ });
     await using other = await fake((_, response) => void response.end('<html>'));
-    await assert.rejects(other.client.grantLease(5), { message: /the answer is no JSON/ });
+    await assert.rejects(other.client.grantLease(5), { message: /the answer is not JSON/ });
     await using refusing = await fake((_, response) => {
       response.writeHead(404).end('{"error":"etcdserver: requested lease not found"}');
     });

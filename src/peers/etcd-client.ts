@@ -1,4 +1,4 @@
-// The calls to etcd that a directory needs, with keys and values as bytes and everything etcd answers checked.
+// The calls to etcd that a directory needs; every field of an answer is checked.
 
 import { EtcdError, type EtcdServer, follow, post } from './etcd-http.ts';
 
@@ -10,7 +10,7 @@ export interface EtcdClientOptions extends EtcdServer {
 export interface EtcdEntry {
   readonly key: string;
   readonly value: Buffer;
-  /** 64-bit numbers stay text: nobody calculates with them. '0' when it has none. */
+  /** 64-bit numbers stay text, because nothing is calculated with them. '0' when there is none. */
   readonly lease: string;
   readonly modRevision: string;
 }
@@ -19,7 +19,7 @@ export interface EtcdEvent extends EtcdEntry {
   readonly isDelete: boolean;
 }
 
-/** The revisions that were asked for are gone: look at everything again. */
+/** etcd has compacted the revisions that were asked for: everything must be listed again. */
 export class CompactedError extends EtcdError {}
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -40,13 +40,13 @@ export class EtcdClient {
     return this.#options.endpoint;
   }
 
-  /** Its number. */
+  /** Returns the lease's id. */
   async grantLease(seconds: number): Promise<string> {
     const { ID } = await this.#call('lease/grant', { TTL: String(seconds) });
     return int64(ID);
   }
 
-  /** Whether it is still there. */
+  /** Whether the lease still exists. */
   async keepLeaseAlive(lease: string): Promise<boolean> {
     const { TTL } = await this.#call('lease/keepalive', { ID: lease });
     return Number(TTL ?? 0) > 0;
@@ -56,7 +56,7 @@ export class EtcdClient {
     await this.#call('lease/revoke', { ID: lease });
   }
 
-  /** Null when it was put; else what is there, or undefined when nothing is. */
+  /** Null when the value was put; otherwise the entry that is there, or undefined when there is none. */
   async putIf(
     key: string,
     value: string,
@@ -77,7 +77,7 @@ export class EtcdClient {
     return list(fields(response?.response_range).kvs).map(entryOf)[0];
   }
 
-  /** All entries whose keys start so, at one revision. */
+  /** All entries whose keys start with the prefix, at one revision. */
   async list(
     prefix: string,
     limit: number,
@@ -86,7 +86,7 @@ export class EtcdClient {
     return { entries: list(answer.kvs).map(entryOf), revision: int64(fields(answer.header).revision) };
   }
 
-  /** Changes after a revision, in groups as they happened. The first group is empty: etcd has begun to watch. */
+  /** Changes after a revision, in groups as they happened. The first group is empty: etcd has started to watch. */
   async *watch(prefix: string, afterRevision: string, signal: AbortSignal): AsyncGenerator<readonly EtcdEvent[]> {
     const start = String(BigInt(afterRevision) + 1n);
     const body = { create_request: { ...rangeOf(prefix), start_revision: start } };
@@ -105,7 +105,7 @@ export class EtcdClient {
     try {
       return fields(await post(this.#options, path, body, this.#token, this.#signal));
     } catch (error) {
-      // Tokens end after some minutes, and with a restart.
+      // Tokens expire after some minutes, and when etcd restarts.
       if (!(error instanceof EtcdError) || error.status !== 401 || this.#token === '') throw error;
       this.#token = '';
       await this.#logIn();
@@ -127,10 +127,10 @@ function base64(text: string): string {
   return Buffer.from(text).toString('base64');
 }
 
-/** From the prefix to the first key that starts otherwise. */
+/** The range of keys that start with the prefix. */
 function rangeOf(prefix: string): { readonly key: string; readonly range_end: string } {
   const end = Buffer.from(prefix);
-  // Prefixes end with a slash, so that there is always a next byte.
+  // A prefix ends with a slash, so its last byte can be incremented.
   end[end.length - 1]++;
   return { key: base64(prefix), range_end: end.toString('base64') };
 }
@@ -139,7 +139,7 @@ function fields(value: unknown): Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
 }
 
-/** Empty lists and zeros are left out by the gateway. */
+/** The gateway leaves out empty lists and zeros. */
 function list(value: unknown): readonly Fields[] {
   return Array.isArray(value) ? value.map(fields) : [];
 }

@@ -1,4 +1,4 @@
-// Peers by etcd: this node's entry is kept there, the others' are followed. When etcd is away, the last known ones stay.
+// Peers from etcd: registers this node and follows the others. While etcd cannot be reached, the last known ones stay.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { UsageError } from '../errors.ts';
@@ -10,22 +10,22 @@ import { decodeNodeEntry, encodeNodeValue, type NodePlace, nodesPrefix } from '.
 import { MAX_NODES, NodeTable } from './node-table.ts';
 
 export interface EtcdDirectoryOptions {
-  /** At least one; tried in turn. */
+  /** At least one; they are tried in turn. */
   readonly endpoints: readonly string[];
   readonly prefix: string;
   readonly leaseSeconds: number;
-  /** What peers are to know of this node. */
+  /** The entry of this node, for its peers. */
   readonly self: NodePlace;
   readonly username?: string;
   readonly password?: string;
   readonly tls?: EtcdTls;
-  /** Peers that a directory before this one knew: they stay until etcd was reached, and then as if it had lost them. */
+  /** Peers that an earlier directory knew: they stay until etcd was reached, and then for the grace time. */
   readonly known?: readonly DirectoryPeer[];
-  /** A line for the log; the same one is not repeated while it lasts. */
+  /** Called with a line for the log, once for each new problem. */
   readonly onError?: (message: string) => void;
-  /** `problem` has changed; '' when all is well. */
+  /** Called when `problem` has changed; '' when there is none. */
   readonly onProblem?: (problem: string) => void;
-  /** Aborted: as close(). */
+  /** Closes the directory when it is aborted. */
   readonly signal?: AbortSignal;
 }
 
@@ -44,18 +44,18 @@ export class EtcdDirectory implements PeerDirectory {
   #sweep: NodeJS.Timeout | undefined;
   #problem = 'etcd was not reached yet';
   #endpoint = 0;
-  /** Since the last time that the nodes could be listed. */
+  /** Attempts since the nodes could last be listed. */
   #failures = 0;
   #closing: Promise<void> | undefined;
 
-  /** Does not wait for etcd: a daemon starts without it. */
+  /** Does not wait for etcd: a daemon can start without it. */
   static start(options: EtcdDirectoryOptions): EtcdDirectory {
     const { self, endpoints } = options;
-    if (endpoints.length === 0) throw new UsageError('find peers by etcd: no endpoints');
+    if (endpoints.length === 0) throw new UsageError('find peers by etcd: there are no endpoints; give at least one');
     try {
       decodeNodeEntry(self.name, Buffer.from(encodeNodeValue(self)));
     } catch (error) {
-      // Others would ignore it without a word to us.
+      // Other nodes would ignore the entry, and this one would not learn of it.
       const what = `register ${self.name} at ${self.host} port ${self.port} in etcd`;
       throw new UsageError(`${what}: ${(error as Error).message}`, { cause: error });
     }
@@ -66,7 +66,7 @@ export class EtcdDirectory implements PeerDirectory {
     const { prefix, leaseSeconds, self, onError = () => {} } = options;
     this.#options = options;
     this.#nodes = nodesPrefix(prefix);
-    // Who lives has noticed by then that etcd is back.
+    // By then every living node has noticed that etcd is back.
     this.#table = new NodeTable(self.name, leaseSeconds * 1000 + LAST_RETRY_MS, onError);
     this.#table.remember(options.known ?? []);
     this.#list.replace(this.#table.peers);
@@ -88,13 +88,13 @@ export class EtcdDirectory implements PeerDirectory {
     this.#list.listen(listener);
   }
 
-  /** Takes this node out of etcd, if that can be reached. */
+  /** Removes this node's entry from etcd, if etcd can be reached. */
   close(): Promise<void> {
     this.#closing ??= this.#close(true);
     return this.#closing;
   }
 
-  /** Stops, and leaves this node's entry for one that comes after it at the same place; else the lease ends by itself. */
+  /** Stops, and leaves this node's entry to a successor at the same address; without one, the lease expires. */
   abandon(): Promise<void> {
     this.#closing ??= this.#close(false);
     return this.#closing;
@@ -116,7 +116,7 @@ export class EtcdDirectory implements PeerDirectory {
     try {
       await this.#registration.leave(this.#client(AbortSignal.timeout(LEAVE_MS)));
     } catch {
-      // The lease ends by itself.
+      // The lease expires by itself.
     }
   }
 
@@ -128,25 +128,25 @@ export class EtcdDirectory implements PeerDirectory {
         await this.#follow();
       } catch (error) {
         if (signal.aborted) return;
-        // Compacted: only that we were slow, and everything is looked at again.
+        // A compaction is no problem: this side was slow, and lists everything again.
         if (!(error instanceof CompactedError)) this.#setProblem((error as Error).message);
       }
-      // Each member is tried once before the pauses get longer.
+      // Each member of the cluster is tried once before the delay grows.
       const round = Math.floor(this.#failures++ / endpoints.length);
       this.#endpoint = (this.#endpoint + 1) % endpoints.length;
       const pauseMs = Math.min(FIRST_RETRY_MS * 2 ** round, LAST_RETRY_MS);
-      // Nodes that lost etcd together should not come back together.
+      // The jitter keeps nodes that lost etcd together from coming back together.
       await delay(pauseMs * (0.5 + Math.random() / 2), undefined, { signal }).catch(() => {});
     }
   }
 
-  /** One conversation with one member; it ends by an error only. */
+  /** Registers, lists and watches at one member of the cluster; ends with an error only. */
   async #follow(): Promise<void> {
     const client = this.#client(this.#end.signal);
     await this.#registration.renew(client);
     const { entries, revision } = await client.list(this.#nodes, MAX_NODES + 1);
     const own = entries.find(({ key }) => this.#nameOf(key) === this.#options.self.name);
-    // Lost between the two: the watch, which begins after the list, never tells.
+    // The entry was lost before the list, and the watch only sees changes after it.
     if (own === undefined || !this.#registration.isOwn({ ...own, isDelete: false }))
       await this.#registration.renew(client);
     this.#table.replace(
@@ -215,7 +215,7 @@ export class EtcdDirectory implements PeerDirectory {
 
   #client(signal: AbortSignal): EtcdClient {
     const { endpoints, leaseSeconds, username, password, tls } = this.#options;
-    // A call that takes longer than this leaves no time for another member before the lease ends.
+    // A call that takes longer leaves no time to try another member before the lease expires.
     const timeoutMs = Math.floor(Math.min(5000, Math.max(1000, (leaseSeconds * 1000) / 3)));
     return new EtcdClient(
       {

@@ -1,4 +1,4 @@
-// HTTP as etcd's JSON gateway speaks it: a POST with one answer, or with answers that go on, one a line.
+// HTTP to etcd's JSON gateway: a POST with one answer, or with a stream of answers, one per line.
 
 import { type ClientRequest, Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -16,7 +16,7 @@ export interface EtcdServer {
   /** `http://host:port` */
   readonly endpoint: string;
   readonly tls?: EtcdTls;
-  /** Of a call, and of the first sign of life of one that goes on. */
+  /** Limit for an answer, or for the first line of a stream. */
   readonly timeoutMs: number;
 }
 
@@ -31,14 +31,14 @@ export class EtcdError extends MillraceError {
   }
 }
 
-/** An answer or line beyond this is not from an etcd that means well. */
+/** Longer answers or lines are not from a sane etcd. */
 const MAX_ANSWER_CHARS = 32 * 1024 * 1024;
 
-// A connection for each call: kept ones break when etcd restarts, and calls are rare.
+// Each call has its own connection: a kept one breaks when etcd restarts, and calls are rare.
 const httpAgent = new HttpAgent({ keepAlive: false });
 const httpsAgent = new HttpsAgent({ keepAlive: false });
 
-/** The answer, parsed. */
+/** Returns the parsed answer. */
 export async function post(
   server: EtcdServer,
   path: string,
@@ -52,7 +52,7 @@ export async function post(
     let answer = '';
     for await (const chunk of response.setEncoding('utf8')) {
       answer += String(chunk);
-      if (answer.length > MAX_ANSWER_CHARS) throw new Error('an endless answer');
+      if (answer.length > MAX_ANSWER_CHARS) throw new Error(`the answer is longer than ${MAX_ANSWER_CHARS} characters`);
     }
     return parseAnswer(server.endpoint, path, answer);
   } catch (error) {
@@ -60,7 +60,7 @@ export async function post(
   }
 }
 
-/** The answers as they come, for as long as they do. */
+/** Yields the answers as they arrive, until the connection ends. */
 export async function* follow(
   server: EtcdServer,
   path: string,
@@ -76,7 +76,7 @@ export async function* follow(
     for await (const chunk of response.setEncoding('utf8')) {
       const lines = (rest + String(chunk)).split('\n');
       rest = lines.pop() ?? '';
-      if (rest.length > MAX_ANSWER_CHARS) throw new Error('an endless line');
+      if (rest.length > MAX_ANSWER_CHARS) throw new Error(`a line is longer than ${MAX_ANSWER_CHARS} characters`);
       for (const line of lines) {
         clearTimeout(timer);
         if (line !== '') yield parseAnswer(server.endpoint, path, line);
@@ -86,7 +86,7 @@ export async function* follow(
     throw asEtcdError(error, server, path, signal);
   } finally {
     clearTimeout(timer);
-    // Also when the reader has enough: the connection ends with it.
+    // Also ends the connection when the reader stops early.
     quiet.abort();
   }
 }
@@ -112,7 +112,7 @@ async function send(
   request.on('socket', (socket) => socket.setKeepAlive(true, 10_000));
   request.end(JSON.stringify(body));
   const response = await promise;
-  // What breaks after the answer began ends the reading of it, which tells.
+  // An error after the answer began also ends the response, which reports it.
   request.on('error', () => {});
   const { statusCode = 0 } = response;
   if (statusCode === 200) return response;
@@ -124,7 +124,7 @@ function reasonOf(answer: string, status: number): string {
     const { error } = JSON.parse(answer) as { readonly error?: unknown };
     if (typeof error === 'string') return error;
   } catch {
-    // Not etcd, or a proxy in front of it.
+    // The answer is not from etcd but from a proxy in front of it, say.
   }
   return `HTTP ${status}`;
 }
@@ -134,10 +134,10 @@ function parseAnswer(endpoint: string, path: string, answer: string): unknown {
   try {
     value = JSON.parse(answer);
   } catch (error) {
-    throw new EtcdError(endpoint, path, 'the answer is no JSON', 0, { cause: error });
+    throw new EtcdError(endpoint, path, 'the answer is not JSON', 0, { cause: error });
   }
-  // Streams wrap what they say, errors too.
-  if (typeof value !== 'object' || value === null) throw new EtcdError(endpoint, path, 'the answer is no object');
+  // Streams wrap their answers and errors.
+  if (typeof value !== 'object' || value === null) throw new EtcdError(endpoint, path, 'the answer is not an object');
   if ('error' in value) throw new EtcdError(endpoint, path, JSON.stringify(value.error));
   return 'result' in value ? value.result : value;
 }

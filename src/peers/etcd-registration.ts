@@ -1,9 +1,9 @@
-// This node's own entry in etcd: bound to a lease, made anew when it is lost, never taken from another node.
+// This node's entry in etcd: bound to a lease, made again when it is lost, never taken from another node.
 
 import type { EtcdClient, EtcdEntry } from './etcd-client.ts';
 import { decodeNodeEntry, encodeNodeValue, type NodePlace, nodesPrefix } from './node-entry.ts';
 
-/** Others write to the key at the same time; somebody wins soon. */
+/** Others may write to the key at the same time; one of them wins soon. */
 const MAX_TRIES = 5;
 
 export class EtcdRegistration {
@@ -14,7 +14,7 @@ export class EtcdRegistration {
   #lease = '';
   #wasRegistered = false;
   #conflict = '';
-  /** One after the other: the watch and the clock both see that the entry is gone. */
+  /** Renewals run one after the other: the watch and the timer may both find the entry missing. */
   #busy: Promise<void> = Promise.resolve();
 
   constructor(self: NodePlace, prefix: string, leaseSeconds: number) {
@@ -24,7 +24,7 @@ export class EtcdRegistration {
     this.#leaseSeconds = leaseSeconds;
   }
 
-  /** Why the entry is not there; '' when it is. */
+  /** Why this node could not register; '' when it is registered. */
   get conflict(): string {
     return this.#conflict;
   }
@@ -33,22 +33,22 @@ export class EtcdRegistration {
     return !isDelete && lease === this.#lease;
   }
 
-  /** Brings lease and entry into being as far as they are not. A conflict is no error: see `conflict`. */
+  /** Makes the lease and the entry where they are missing. A conflict is not an error: see `conflict`. */
   async renew(client: EtcdClient): Promise<void> {
     const before = this.#busy;
     const mine = before.then(() => this.#renew(client));
-    // Who comes next waits for the end, not for success.
+    // The next renewal waits for the end of this one, not for its success.
     this.#busy = mine.catch(() => {});
     await mine;
   }
 
-  /** Keeps the lease; the entry with it, unless the lease is gone or the entry was never made. */
+  /** Keeps the lease alive, and registers again when the lease or the entry is missing. */
   async keepAlive(client: EtcdClient): Promise<void> {
     if (this.#conflict === '' && this.#lease !== '' && (await client.keepLeaseAlive(this.#lease))) return;
     await this.renew(client);
   }
 
-  /** The entry goes with the lease. */
+  /** Revokes the lease, which removes the entry. */
   async leave(client: EtcdClient): Promise<void> {
     await this.#busy;
     if (this.#lease === '') return;
@@ -72,10 +72,10 @@ export class EtcdRegistration {
         return;
       }
     }
-    this.#conflict = `register ${this.#key}: others keep changing it`;
+    this.#conflict = `register ${this.#key}: other writers keep changing the key; it is tried again`;
   }
 
-  /** Whether the entry is ours now. */
+  /** Whether the entry is this node's now. */
   async #takeOver(client: EtcdClient, found: EtcdEntry): Promise<boolean> {
     if (!this.#mayTakeOver(found)) return false;
     if (found.lease === this.#lease && found.value.toString() === this.#value) return true;
@@ -83,7 +83,7 @@ export class EtcdRegistration {
     return (await client.putIf(this.#key, this.#value, this.#lease, { modRevision })) === null;
   }
 
-  /** What this daemon wrote, or the one before it at the same place. Later, an equal entry is that of a second daemon. */
+  /** An entry of this daemon, or at first of its predecessor at the same address. Later, an equal entry is a second daemon's. */
   #mayTakeOver({ lease, value }: EtcdEntry): boolean {
     return lease === this.#lease || (!this.#wasRegistered && value.toString() === this.#value);
   }
@@ -91,12 +91,12 @@ export class EtcdRegistration {
   #describe({ lease, value }: EtcdEntry): string {
     const { name } = this.#self;
     const advice = lease === '0' ? `remove it: etcdctl del ${this.#key}` : 'give one of the two another name';
-    let holder = 'an entry that is none';
+    let holder = 'an invalid entry';
     try {
       const { host, port } = decodeNodeEntry(name, value);
       holder = host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
     } catch {
-      // Whatever it is, it is in the way.
+      // The entry is invalid, and still takes the name.
     }
     return `the name ${name} is taken in etcd by ${holder}; ${advice}`;
   }

@@ -1,4 +1,4 @@
-// Several directories as one. Of two peers with one name the config's counts, then the one of the earlier directory.
+// Several directories as one. Of two peers with the same name the config's is used, then that of the earlier directory.
 
 import { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } from './directory.ts';
 
@@ -27,7 +27,7 @@ class MergedDirectory implements PeerDirectory {
     this.#list.listen(listener);
   }
 
-  /** And all that it was made of. */
+  /** Closes all merged directories, too. */
   async close(): Promise<void> {
     this.#list.silence();
     await Promise.all(this.#directories.map((directory) => directory.close()));

@@ -9,13 +9,13 @@ const decode = (value: string | Uint8Array, name = 'b') => decodeNodeEntry(name,
 const good = '{"v":1,"host":"10.0.0.2","port":4790}';
 
 describe("a node's entry", () => {
-  test('that is none is refused with the reason', () => {
+  test('that is invalid is refused with the reason', () => {
     for (const [value, reason] of [
-      ['', /no JSON object/],
-      ['null', /no JSON object/],
-      ['[1]', /no JSON object/],
-      ['{"v":1', /no JSON object/],
-      [Uint8Array.of(0x7b, 0xff, 0x7d), /no JSON object/],
+      ['', /not a JSON object/],
+      ['null', /not a JSON object/],
+      ['[1]', /not a JSON object/],
+      ['{"v":1', /not a JSON object/],
+      [Uint8Array.of(0x7b, 0xff, 0x7d), /not a JSON object/],
       ['{}', /version/],
       ['{"v":"1","host":"a","port":1}', /version/],
       ['{"v":1,"port":1}', /host/],
@@ -33,7 +33,7 @@ describe("a node's entry", () => {
       assert.throws(() => decode(value), { code: 'MILLRACE_ERR_USAGE', message: reason }, String(value));
     }
     for (const name of ['', 'a b', 'a/b', '.a', 'x'.repeat(64), 'ä']) {
-      assert.throws(() => decode(good, name), /its key is not the name of a node/, name);
+      assert.throws(() => decode(good, name), /its key is not a node name/, name);
     }
   });
 
@@ -74,7 +74,7 @@ describe('the table of nodes', () => {
     assert.equal(names(), 'a');
     assert.equal(errors.length, 2);
     table.put(entry('\u001b[2Jx\ny', 'x'));
-    assert.match(errors[2] ?? '', /ignored an entry 'x\\x0ay' of etcd/);
+    assert.match(errors[2] ?? '', /ignored the etcd entry of node 'x\\x0ay'/);
   });
 
   test('keeps who was not seen again for the grace, unless it is told to have left', () => {
@@ -101,6 +101,6 @@ describe('the table of nodes', () => {
       0,
     );
     assert.equal([...table.peers].length, MAX_NODES);
-    assert.deepEqual(errors, [`etcd has more than ${MAX_NODES} nodes; the rest is ignored`]);
+    assert.deepEqual(errors, [`etcd has more than ${MAX_NODES} nodes; the others are ignored`]);
   });
 });

@@ -1,10 +1,10 @@
-// The nodes that etcd knows, with bad entries left out and told once. Those that vanish with etcd's data stay for a while.
+// The nodes in etcd. Invalid entries are reported once; nodes that vanish together with etcd's data stay for a grace time.
 
 import { printable } from '../text/index.ts';
 import type { DirectoryPeer } from './directory.ts';
 import { decodeNodeEntry } from './node-entry.ts';
 
-/** More entries than any mesh has: somebody is filling the table. */
+/** More entries than any mesh has: with more, something is filling etcd. */
 export const MAX_NODES = 4096;
 
 interface RawEntry {
@@ -17,20 +17,20 @@ export class NodeTable {
   readonly #graceMs: number;
   readonly #onError: (message: string) => void;
   readonly #peers = new Map<string, DirectoryPeer>();
-  /** Told already: name to reason. */
+  /** Invalid entries that were reported, by name, with the reason. */
   readonly #bad = new Map<string, string>();
-  /** Not seen since etcd came back: name to when they are given up. */
+  /** Nodes that are missing since etcd came back, with the time when they are removed. */
   readonly #fading = new Map<string, number>();
   #isFull = false;
 
-  /** `graceMs`: so long a node may take to register anew after etcd lost its data. */
+  /** `graceMs`: how long a node may take to register again after etcd lost its data. */
   constructor(self: string, graceMs: number, onError: (message: string) => void) {
     this.#self = self;
     this.#graceMs = graceMs;
     this.#onError = onError;
   }
 
-  /** Who was known elsewhere: missing in the first list, it stays for the grace like others. */
+  /** Adds peers of an earlier directory: one that is missing in the first list stays for the grace time. */
   remember(peers: Iterable<DirectoryPeer>): void {
     for (const peer of peers) if (peer.name !== this.#self) this.#peers.set(peer.name, peer);
   }
@@ -39,12 +39,12 @@ export class NodeTable {
     return this.#peers.values();
   }
 
-  /** When the next of those that were not seen again is given up; Infinity when there is none. */
+  /** When the next missing node is removed; Infinity when none is missing. */
   get nextSweepMs(): number {
     return Math.min(...this.#fading.values());
   }
 
-  /** What there is now. Who is missing is not told to have left, so it stays for the grace. */
+  /** Takes a whole list. A node that is missing has not left in order, so it stays for the grace time. */
   replace(entries: readonly RawEntry[], nowMs: number): void {
     const there = new Set(entries.map(({ name }) => name));
     for (const name of this.#bad.keys()) if (!there.has(name)) this.#bad.delete(name);
@@ -64,7 +64,7 @@ export class NodeTable {
       return;
     }
     if (!this.#peers.has(name) && this.#peers.size >= MAX_NODES) {
-      if (!this.#isFull) this.#onError(`etcd has more than ${MAX_NODES} nodes; the rest is ignored`);
+      if (!this.#isFull) this.#onError(`etcd has more than ${MAX_NODES} nodes; the others are ignored`);
       this.#isFull = true;
       return;
     }
@@ -84,12 +84,12 @@ export class NodeTable {
     for (const [name, untilMs] of this.#fading) if (untilMs <= nowMs) this.remove(name);
   }
 
-  /** A node whose entry became nonsense is none. */
+  /** A node whose entry became invalid is no peer any more. */
   #refuse(name: string, reason: string): void {
     this.#peers.delete(name);
     this.#fading.delete(name);
     if (this.#bad.get(name) === reason || this.#bad.size >= MAX_NODES) return;
     this.#bad.set(name, reason);
-    this.#onError(`ignored an entry '${printable(name, 80)}' of etcd: ${reason}`);
+    this.#onError(`ignored the etcd entry of node '${printable(name, 80)}': ${reason}`);
   }
 }

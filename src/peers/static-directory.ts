@@ -1,4 +1,4 @@
-// The peers that the config names.
+// The peers that the config lists.
 
 import { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } from './directory.ts';
 
@@ -20,7 +20,7 @@ export class StaticDirectory implements PeerDirectory {
     this.#list.listen(listener);
   }
 
-  /** After the config was read again. */
+  /** The peers of a config that was read again. */
   replace(peers: readonly StaticPeer[]): void {
     this.#list.replace(peers.map(({ name, host, port }) => ({ name, host, port, source: 'config' })));
   }

@@ -1,14 +1,14 @@
-// How much TCP hands over at once between a program and the daemon: up to 512 KiB in place of the usual 64 KiB.
+// Raises the largest TCP segment between programs and the daemon from 64 KiB to 512 KiB while the daemon runs.
 //
-// Both are on this host, and what they say goes over its loopback device, which could always take more; only its limit
-// says 64 KiB. It is raised for as long as the daemon runs. Connections take it when they are made.
+// These segments cross the loopback device of this host, which could take larger ones; only its limits (gso_max_size
+// and gso_ipv4_max_size) say 64 KiB. A connection uses the limit of the moment when it is made.
 
 import { type LinkNumber, readLink, writeLink } from '../native/index.ts';
 
-/** In every network namespace. */
+/** The index of the loopback device in every network namespace. */
 const LOOPBACK = 1;
 const USUAL_BYTES = 65_536;
-/** The kernel's most is 524,280. Nobody else would choose this number: where it is found, a daemon was killed. */
+/** The kernel allows 524,280. This unusual number marks a limit that a killed daemon left behind. */
 export const BIG_BYTES = 524_272;
 
 export class BigSegments implements Disposable {
@@ -19,7 +19,7 @@ export class BigSegments implements Disposable {
     const found = [...readLink(LOOPBACK)].map(
       ([name, bytes]) => [name, bytes === BIG_BYTES ? USUAL_BYTES : bytes] as const,
     );
-    // Who has set more than that keeps it.
+    // A limit that is larger already stays as it is.
     const before = new Map(found.filter(([, bytes]) => bytes < BIG_BYTES));
     const big = new Map([...before.keys()].map((name) => [name, BIG_BYTES] as const));
     if (big.size > 0) writeLink(LOOPBACK, big);
@@ -30,7 +30,7 @@ export class BigSegments implements Disposable {
     this.#before = before;
   }
 
-  /** Somebody's later choice is left alone. */
+  /** A limit that somebody has changed since is left alone. */
   [Symbol.dispose](): void {
     const now = readLink(LOOPBACK);
     const ours = new Map([...this.#before].filter(([name]) => now.get(name) === BIG_BYTES));

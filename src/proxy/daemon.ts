@@ -49,7 +49,7 @@ interface DaemonParts {
 
 const DRAIN_POLL_MS = 50;
 const SUBSCRIBERS_POLL_MS = 500;
-/** For trials: 1 lets whoever may use the control socket break links. */
+/** When this variable is 1, requests on the control socket may break links, for tests and demonstrations. */
 const ALLOW_BREAK_VARIABLE = 'MILLRACE_ALLOW_BREAK';
 
 export class ProxyDaemon implements AsyncDisposable {
@@ -72,7 +72,7 @@ export class ProxyDaemon implements AsyncDisposable {
     const parts = await makeParts(config, security, listen, undo);
     connectParts(parts, undo);
     parts.etcd.use(etcdSpec);
-    // Last: one that cannot start must not lower what another daemon of this host has raised.
+    // Last: a daemon that cannot start must not lower the limit that another daemon of this host has raised.
     if (config.bigSegments) undo.use(raiseSegments());
     parts.steering.serve(serviceOf(listen));
     const daemon = new ProxyDaemon(options, parts, undo.move());
@@ -286,13 +286,17 @@ function hearLane(message: FromLane, peers: PeerTable): void {
   }
 }
 
-/** Nothing but speed depends on it. */
+/** Only speed depends on it, so the daemon starts without it. */
 function raiseSegments(): BigSegments | null {
   try {
     return BigSegments.raise();
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
-    reportError('daemon', `segments on the loopback device stay small, and bulk is slower: ${error.message}`, '');
+    reportError(
+      'daemon',
+      `raise the segment size of the loopback device: ${error.message}; bulk transfers are slower (bigSegments: false turns this off)`,
+      '',
+    );
     return null;
   }
 }

@@ -1,4 +1,4 @@
-// Peers by the etcd that the config names, if it names one: another one takes its place while the daemon runs.
+// The peers from the etcd that the config names, if any; a reload may replace it while the daemon runs.
 
 import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
@@ -13,7 +13,7 @@ import {
   type PeersListener,
 } from '../peers/index.ts';
 
-/** Plain data: what the config says, with the contents of the files that it names. */
+/** What the config says, with the contents of the files that it names. */
 type EtcdSpec = Omit<EtcdDirectoryOptions, 'self' | 'known' | 'signal' | 'onError' | 'onProblem'>;
 
 interface EtcdPeersOptions extends Pick<EtcdDirectoryOptions, 'self'> {
@@ -50,8 +50,8 @@ export class EtcdPeers implements PeerDirectory {
   }
 
   /**
-   * From now on this one, or none. False when it is the same as before. Who is known stays known until the new one was asked,
-   * and for the time of a lease after that: nodes need not change over in the same moment.
+   * Uses this etcd from now on, or none. False when it is the same as before. Known peers stay until the new one has
+   * answered and for the time of a lease after that, so that nodes need not change over at the same moment.
    */
   use(spec: EtcdSpec | undefined): boolean {
     if (isDeepStrictEqual(spec, this.#spec)) return false;
@@ -63,7 +63,7 @@ export class EtcdPeers implements PeerDirectory {
     this.#current = next;
     next?.onChange((peers) => this.#list.replace(peers));
     this.#list.replace(next?.peers ?? []);
-    // The new one takes the entry over where it finds it.
+    // When the new directory finds this node's entry, it takes the entry over.
     if (before !== undefined) this.#await(next === undefined ? before.close() : before.abandon());
     onProblem();
     return true;
@@ -84,7 +84,7 @@ export class EtcdPeers implements PeerDirectory {
   }
 }
 
-/** Reads the files that it names; throws when one cannot be read. */
+/** Reads the files that the config names; throws when one cannot be read. */
 export async function etcdSpecOf({ etcd }: Config): Promise<EtcdSpec | undefined> {
   if (etcd === undefined) return undefined;
   const { endpoints, prefix, leaseSeconds, username, password, ca, cert, key } = etcd;

@@ -1,4 +1,4 @@
-// What the API answers while the daemon is starting: it is known to be there before it is ready.
+// The source of the API while the daemon starts: it answers that the daemon is starting, then hands on to the daemon.
 
 import type { Config } from '../config/index.ts';
 import { MillraceError } from '../errors.ts';
@@ -14,7 +14,7 @@ export class LateSource implements StatusSource {
     this.#config = config;
   }
 
-  /** From now on it answers. */
+  /** Hands all requests to this source from now on. */
   use(source: StatusSource): void {
     this.#source = source;
   }
@@ -32,7 +32,11 @@ export class LateSource implements StatusSource {
   }
 
   async reload(): Promise<readonly string[]> {
-    if (this.#source === undefined) throw new MillraceError('MILLRACE_ERR_NOT_RUNNING', 'reload: it is starting');
+    if (this.#source === undefined)
+      throw new MillraceError(
+        'MILLRACE_ERR_NOT_RUNNING',
+        'reload: the daemon is still starting; try again when it is ready',
+      );
     return this.#source.reload();
   }
 

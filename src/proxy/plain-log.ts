@@ -1,4 +1,4 @@
-// Connections that were not carried: the last few, with the reason, for `millrace conn`; and who listens is told of each.
+// Keeps the last connections that were not carried, with the reason, for `millrace conn`, and publishes an event for each.
 
 import type { ConnectionStatus } from '../status/index.ts';
 import { isConnectionHeard, publishConnection } from '../status/index.ts';
@@ -17,12 +17,12 @@ export class PlainLog {
     const words = verdictWords[verdict].replace(/^plain TCP: /, '');
     const detail = verdict === 'notAnnounced' ? reasonOf(remote) : '';
     const status: ConnectionStatus = {
-      // Of most that are left to TCP the kernel never tells it.
+      // The hook decides before most sockets have a local port.
       local: connection.source.port === 0 ? '*' : formatIpEndpoint(connection.source),
       remote,
       direction: 'out',
       mode: isShortcut ? 'shortcut' : 'plain',
-      // Nobody follows what became of it.
+      // What becomes of a plain connection is not followed.
       state: '-',
       reason: isShortcut ? '' : detail === '' ? words : `${words} (${detail})`,
       peer: '',

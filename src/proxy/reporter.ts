@@ -1,4 +1,4 @@
-// What the daemon tells of itself: gathers from its parts what src/status/daemon-status.ts describes.
+// The status, connections and explanations of a daemon, gathered from its parts for the API.
 
 import type { Config } from '../config/index.ts';
 import { UsageError } from '../errors.ts';
@@ -93,7 +93,7 @@ export class DaemonReporter {
     }
     const all = await this.connections();
     const known = all.filter(({ local, remote, pid }) => isOneOf(meant, local, remote, pid));
-    if (known.length === 0) return [`no connection ${which} is known here; millrace conn lists those that are`];
+    if (known.length === 0) return [`no connection ${which} is known here; millrace conn lists the known ones`];
     return known.map(({ local, remote, mode, reason, peer, wire }) =>
       mode === 'carried'
         ? `${local} -> ${remote}: carried to ${peer} over ${wire}`
@@ -123,7 +123,7 @@ function parseWhich(which: string): Which {
   if (/^\d+$/.test(which)) return { pid: Number(which) };
   const [source, destination, ...rest] = which.split('->');
   if (source !== undefined && destination !== undefined && rest.length === 0) return { source, destination };
-  throw new UsageError(`explain '${which}': expected a process number or ADDR:PORT->ADDR:PORT`);
+  throw new UsageError(`explain '${which}': give a process id or ADDR:PORT->ADDR:PORT`);
 }
 
 function isOneOf(which: Which, local: string, remote: string, pid: number): boolean {

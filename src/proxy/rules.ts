@@ -1,4 +1,4 @@
-// The rules of a config, as far as the daemon can follow them.
+// The steering rules of a config, checked for what the daemon supports.
 
 import type { Config } from '../config/index.ts';
 import { UsageError } from '../errors.ts';
@@ -8,5 +8,5 @@ export function daemonRules({ rules }: Config): readonly SteerRule[] {
   const parsed = parseRules(rules.join('\n'));
   const index = parsed.findIndex(({ action }) => action === 'skmsg');
   if (index < 0) return parsed;
-  throw new UsageError(`rules[${index}]: the daemon does not carry by skmsg, which has no backpressure; use connect`);
+  throw new UsageError(`rules[${index}]: the daemon does not support skmsg, which has no backpressure; use connect`);
 }

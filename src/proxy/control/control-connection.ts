@@ -53,7 +53,7 @@ export class ControlConnection {
     socket.on('close', () => this.#end('lost', 'the peer closed the connection'));
     const opening = handshake.open();
     if (opening !== undefined) this.#send(opening);
-    // Who looked at its first bytes has paused it.
+    // The acceptor paused it after it had inspected the first bytes.
     socket.resume();
   }
 
@@ -91,7 +91,7 @@ export class ControlConnection {
     this.#finish('misbehaved', 'refused', reason);
   }
 
-  /** Ends it without a word: nobody would read it. */
+  /** Ends it without a last line, which nobody would read. */
   lose(reason: string): void {
     this.#socket.destroy();
     this.#end('lost', reason);
@@ -112,7 +112,7 @@ export class ControlConnection {
     return line === undefined ? undefined : controlProtocol.parse(line);
   }
 
-  /** Refuses a peer that breaks the protocol. Only around the border: a mistake of a handler is not the peer's. */
+  /** Refuses a peer that breaks the protocol. Used only where a line is read: an error of a handler is not the peer's. */
   #check<T>(read: () => T): T | undefined {
     try {
       return read();

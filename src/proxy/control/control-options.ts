@@ -1,4 +1,4 @@
-// Checks what a control plane is asked to be before it is started.
+// Checks the options of a control plane before it starts.
 
 import { UsageError } from '../../errors.ts';
 import { isNodeName } from '../../text/index.ts';
@@ -14,29 +14,35 @@ export function beatOf(options: Partial<HeartbeatSpec>): HeartbeatSpec {
   return { heartbeatMs, deadMs };
 }
 
-/** Throws a UsageError when no control plane can be made of it. */
+/** Throws a UsageError when they are invalid. */
 export function checkOptions(options: ControlPlaneOptions): void {
   const { heartbeatMs, deadMs } = beatOf(options);
   if (!(heartbeatMs > 0) || !(deadMs >= 2 * heartbeatMs)) {
-    throw new UsageError(`a peer is given up after ${deadMs} ms: less than two heartbeats of ${heartbeatMs} ms`);
+    throw new UsageError(
+      `a dead time of ${deadMs} ms is less than two heartbeats of ${heartbeatMs} ms; make it longer`,
+    );
   }
-  if (options.listen.length === 0) throw new UsageError('no address where peers could call');
+  if (options.listen.length === 0)
+    throw new UsageError('there is no address for peers to connect to; give at least one');
   checkPeers(options.name, options.peers);
   checkHello({ ...options.hello, name: options.name });
   checkSecurity(options.security);
 }
 
-/** Throws a UsageError when daemons with these names and addresses could not live together. */
+/** Throws a UsageError when a name or address is invalid, or a name comes twice. */
 export function checkPeers(name: string, peers: readonly ControlPeer[]): void {
   for (const one of [name, ...peers.map((peer) => peer.name)]) {
-    if (!isNodeName(one)) throw new UsageError(`'${one}' is no name for a daemon: letters, digits, '.', '_' and '-'`);
+    if (!isNodeName(one))
+      throw new UsageError(`invalid node name "${one}": use letters, digits, '.', '-', '_' (at most 63)`);
   }
   const seen = new Set([name]);
   for (const peer of peers) {
-    if (seen.has(peer.name)) throw new UsageError(`two daemons are called ${peer.name}`);
+    if (seen.has(peer.name)) throw new UsageError(`two nodes are called ${peer.name}; each needs a name of its own`);
     seen.add(peer.name);
     if (peer.host === '' || !Number.isInteger(peer.port) || peer.port < 1 || peer.port > 65_535) {
-      throw new UsageError(`peer ${peer.name}: '${peer.host}' port ${peer.port} is no address to call`);
+      throw new UsageError(
+        `peer ${peer.name}: '${peer.host}' port ${peer.port} is not an address to dial; give a host and a port from 1 to 65535`,
+      );
     }
   }
 }

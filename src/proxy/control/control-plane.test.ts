@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseIpEndpoint } from '../../steering/index.ts';
 import { freePort, Party, type PartyOptions, peer, until } from './fixtures/party.ts';
-import { helloLine, Parrot, Stranger } from './fixtures/stranger.ts';
+import { helloLine, Parrot, RawPeer } from './fixtures/raw-peer.ts';
 import { makeNonce } from './handshake.ts';
 
 /** Two daemons that know each other. */
@@ -20,11 +20,11 @@ describe('the control plane', { concurrency: true }, () => {
     const start = async (options: Partial<PartyOptions>): Promise<void> => {
       await using _party = await Party.start({ name: 'a', peers: [], ...options });
     };
-    await assert.rejects(start({ name: 'a b' }), /'a b' is no name for a daemon/);
-    await assert.rejects(start({ peers: [peer('a', 1)] }), /two daemons are called a/);
-    await assert.rejects(start({ peers: [peer('b', 1), peer('b', 2)] }), /two daemons are called b/);
-    await assert.rejects(start({ peers: [peer('b', 0)] }), /peer b: '127.0.0.1' port 0 is no address to call/);
-    await assert.rejects(start({ listen: [] }), /no address where peers could call/);
+    await assert.rejects(start({ name: 'a b' }), /invalid node name "a b"/);
+    await assert.rejects(start({ peers: [peer('a', 1)] }), /two nodes are called a/);
+    await assert.rejects(start({ peers: [peer('b', 1), peer('b', 2)] }), /two nodes are called b/);
+    await assert.rejects(start({ peers: [peer('b', 0)] }), /peer b: '127.0.0.1' port 0 is not an address to dial/);
+    await assert.rejects(start({ listen: [] }), /no address for peers to connect to/);
     await assert.rejects(start({ heartbeatMs: 100, deadMs: 150 }), /less than two heartbeats/);
     await assert.rejects(start({ hello: { incarnation: 'x', lanes: 1, wires: [] } }), /incarnation/);
     await assert.rejects(start({ hello: { incarnation: makeNonce(), lanes: 65, wires: [] } }), /lanes/);
@@ -54,7 +54,7 @@ describe('the control plane', { concurrency: true }, () => {
     assert.throws(() => a.plane.setPeers([]), { code: 'MILLRACE_ERR_CLOSED' });
   });
 
-  test('both say hello, the smaller name calls, and links and listeners come across', async () => {
+  test('both say hello, the smaller name dials, and links and listeners come across', async () => {
     await using pair = await startPair();
     const { a, b } = pair;
     assert.deepEqual(a.news, ['b up 2 shm,tcp dialed']);
@@ -89,7 +89,7 @@ describe('the control plane', { concurrency: true }, () => {
       const start = (name: 'a' | 'b', other: 'a' | 'b') =>
         Party.start({ name, peers: [peer(other, ports[other])], port: ports[name] });
       await using early = await start(first, second);
-      if (first === 'a') await until('a called in vain', () => early.reasonOf('b').startsWith('ECONNREFUSED'));
+      if (first === 'a') await until('a failed to dial', () => early.reasonOf('b').startsWith('ECONNREFUSED'));
       else assert.equal(early.stateOf('a'), undefined, 'it waits to be dialed');
       await using late = await start(second, first);
       await Promise.all([early.untilUp(second), late.untilUp(first)]);
@@ -122,12 +122,12 @@ describe('the control plane', { concurrency: true }, () => {
     assert.deepEqual(a.incarnations, incarnations);
   });
 
-  test('a caller that comes again takes the place of its old connection', async () => {
+  test('a dialer that connects again takes the place of its old connection', async () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
-    using first = await new Stranger(b.port).greet('a');
+    using first = await new RawPeer(b.port).greet('a');
     first.say('{"kind":"announce","endpoints":["10.0.0.1:80"]}\n');
     await until('the first is up', () => b.news.length === 2);
-    using second = await new Stranger(b.port).greet('a');
+    using second = await new RawPeer(b.port).greet('a');
     await until('the second is up', () => b.news.length === 5);
     assert.deepEqual(b.news.slice(2), ['a -10.0.0.1:80', 'a down: the peer connected again', 'a up 1  accepted']);
     assert.match((await first.hear('bye')).reason, /replaced/);
@@ -183,18 +183,18 @@ describe('the control plane', { concurrency: true }, () => {
 
   test('a peer that falls silent is gone, on either side', async () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1)], heartbeatMs: 20, deadMs: 100 });
-    using stranger = await new Stranger(b.port).greet('a');
+    using raw = await new RawPeer(b.port).greet('a');
     await until('it is up', () => b.news.length === 1);
     await until('it is gone', () => b.news.length === 2);
     assert.equal(b.news.at(-1), 'a down: silent for 100 ms');
-    await until('it is hung up on', () => stranger.isClosed);
+    await until('it is hung up on', () => raw.isClosed);
     await using parrot = await Parrot.start(helloLine('b', { nonce: makeNonce() }));
     await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)], heartbeatMs: 20, deadMs: 100 });
     await until('it is up, gone, and called again', () => a.news.length >= 3);
     assert.deepEqual(a.news.slice(0, 3), ['b up 1  dialed', 'b down: silent for 100 ms', 'b up 1  dialed']);
   });
 
-  test('IPv6 callers are known by their address, too, and by all the addresses of a host', async () => {
+  test('IPv6 dialers are known by their address, too, and by all the addresses of a host', async () => {
     const port = await freePort();
     const listen = ['127.0.0.1', '::1'].map((host) => ({ host, port: 0 }));
     await using b = await Party.start({ name: 'b', peers: [peer('a', port, '0:0:0:0:0:0:0:1')], listen });
@@ -220,10 +220,10 @@ describe('a closed control plane', () => {
       await using mute = await Parrot.start('');
       await using pair = await startPair();
       const { a, b } = pair;
-      using stranger = new Stranger(b.port);
+      using raw = new RawPeer(b.port);
       a.plane.setPeers([peer('b', b.port), peer('mute', mute.port), peer('nobody', await freePort())]);
       b.connectionTo('a')?.refuse('a reason');
-      await until('the stranger is there', () => stranger.socket.readyState === 'open');
+      await until('the raw peer is connected', () => raw.socket.readyState === 'open');
     }
     await until('all is given back', () => held() === '');
   });

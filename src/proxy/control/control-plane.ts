@@ -6,7 +6,7 @@ import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
-import { type Caller, ControlServer } from './control-server.ts';
+import { ControlServer, type Incoming } from './control-server.ts';
 import {
   type ControlAddress,
   type ControlPeer,
@@ -59,7 +59,7 @@ export class ControlPlane implements AsyncDisposable {
     this.#server = new ControlServer({
       listen: options.listen,
       security: options.security,
-      onCaller: (caller) => this.#admit(caller),
+      onIncoming: (incoming) => this.#admit(incoming),
       onError: (message) => this.#errors.report(message),
     });
   }
@@ -91,7 +91,7 @@ export class ControlPlane implements AsyncDisposable {
     }
   }
 
-  /** What listens on this host now, at the addresses where others reach it. The peers are told what is different. */
+  /** What listens on this host now, at addresses that other hosts reach. Peers are told the difference. */
   setListeners(endpoints: readonly IpEndpoint[]): void {
     const before = this.#listeners;
     const now = new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatIpEndpoint(one), one]));
@@ -104,7 +104,7 @@ export class ControlPlane implements AsyncDisposable {
     }
   }
 
-  /** For new connections; those that are up stay as they are. False when it is what it was. */
+  /** For new connections; those that are up stay as they are. False when nothing changed. */
   setSecurity(security: ControlSecurity): boolean {
     checkSecurity(security);
     const isNew = !isDeepStrictEqual(security, this.#security);
@@ -165,22 +165,22 @@ export class ControlPlane implements AsyncDisposable {
       events: this.#eventsOf(describePeer(entry.peer), () => entry, failed),
       onFailed: (reason, isFault) => {
         failed(reason);
-        if (isFault) this.#errors.report(`${describePeer(entry.peer)} cannot be called: ${reason}`);
+        if (isFault) this.#errors.report(`${describePeer(entry.peer)} cannot be dialed: ${reason}`);
       },
     });
   }
 
-  #admit(caller: Caller): void {
-    const { socket, guest, from } = caller;
+  #admit(incoming: Incoming): void {
+    const { socket, guest, from } = incoming;
     const handshake = new Handshake({
       hello: this.#hello,
       isDialer: false,
       identify: (hello) => {
         const peer = this.#entries.get(hello.name)?.peer;
-        identifyDialer(this.#options.name, hello.name, peer, caller);
+        identifyDialer(this.#options.name, hello.name, peer, incoming);
       },
     });
-    const events = this.#eventsOf(`a caller from ${from}`, (name) => this.#entries.get(name));
+    const events = this.#eventsOf(`a connection from ${from}`, (name) => this.#entries.get(name));
     const connection = new ControlConnection(socket, handshake, this.#beat, {
       ...events,
       onGreeted: (greeted, hello) => {

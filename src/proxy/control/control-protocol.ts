@@ -1,16 +1,16 @@
-// What two daemons say on their control connection.
+// The messages of the control connection between two daemons.
 //
 // The daemon with the smaller name (compared as plain strings) is the dialer; the other is the acceptor.
 //
 //   dialer:    hello                 who it is
 //   acceptor:  hello with a nonce    the same of itself
-//   dialer:    proof                 that nonce: this hello is no recording of an old one; both are up
-//   either:    announce              somebody listens there; everything is announced after the hello
-//   either:    withdraw              nobody does any more
+//   dialer:    proof                 that nonce: the hello is not a replayed one; both are up
+//   either:    announce              servers listen there; all listeners are announced after the hello
+//   either:    withdraw              no server listens there any more
 //   either:    link                  for the lanes: about their link of that number
 //   either:    ping                  still here; answered with a pong of the same number
-//   either:    bye                   the last line of who leaves in order
-//   either:    refused               the last line to who broke the protocol
+//   either:    bye                   the last line of a side that leaves in order
+//   either:    refused               the last line to a side that broke the protocol
 
 import {
   converted,

@@ -5,12 +5,12 @@ import { checkSecurity } from '../../tls/mutual-tls.ts';
 import type { ControlSecurity } from './control-spec.ts';
 import { CertificateFolder } from './fixtures/certificates.ts';
 import { freePort, insecure, Party, peer, until } from './fixtures/party.ts';
-import { helloLine, Stranger } from './fixtures/stranger.ts';
+import { helloLine, RawPeer } from './fixtures/raw-peer.ts';
 
 const folder = new CertificateFolder();
 after(() => folder[Symbol.dispose]());
 const authority = folder.makeAuthority();
-const stranger = folder.makeAuthority();
+const otherAuthority = folder.makeAuthority();
 const ofA = folder.makeSecurity(authority, { commonName: 'a' });
 const ofB = folder.makeSecurity(authority, { commonName: 'host', dnsName: 'b' });
 const ofC = folder.makeSecurity(authority, { commonName: 'c' });
@@ -51,19 +51,25 @@ describe('the security of the control connection', () => {
     });
   });
 
-  const foreign = (commonName: string) => folder.makeSecurity(stranger, { commonName }, authority);
+  const foreign = (commonName: string) => folder.makeSecurity(otherAuthority, { commonName }, authority);
   const expired = (commonName: string) => folder.makeSecurity(authority, { commonName, isExpired: true });
   const hungUp = /it hung up \(does it accept our certificate\?\)/;
   const refusals: readonly (readonly [string, ControlSecurity, ControlSecurity, RegExp, RegExp])[] = [
-    ["a caller's certificate of another authority", foreign('a'), ofB, /refused this daemon: /, /not accepted here/],
-    ["a caller's expired certificate", expired('a'), ofB, /refused.*CERT_HAS_EXPIRED/, /CERT_HAS_EXPIRED/],
-    ["a caller's certificate with another name", ofC, ofB, /of CN=c and not of a/, /of CN=c and not of a/],
+    ["a dialer's certificate of another authority", foreign('a'), ofB, /refused this daemon: /, /not accepted here/],
+    ["a dialer's expired certificate", expired('a'), ofB, /refused.*CERT_HAS_EXPIRED/, /CERT_HAS_EXPIRED/],
+    ["a dialer's certificate with another name", ofC, ofB, /of CN=c and not of a/, /of CN=c and not of a/],
     ['a name in other letters', folder.makeSecurity(authority, { commonName: 'A' }), ofB, /CN=A/, /CN=A and not of a/],
-    ["a listener's certificate of another authority", ofA, foreign('b'), /cannot be called: .*not accepted/, hungUp],
-    ["a listener's expired certificate", ofA, expired('b'), /cannot be called: .*CERT_HAS_EXPIRED/, hungUp],
-    ["a listener's certificate with another name", ofA, ofC, /cannot be called: .*of CN=c and not of b/, hungUp],
-    ['a TLS caller at an insecure port', ofA, insecure, /speaks plain TCP \(insecure\)/, /a TLS call to a port that/],
-    ['an insecure caller at a TLS port', insecure, ofB, /an insecure call to a port with TLS/, /an insecure call to a/],
+    ["a listener's certificate of another authority", ofA, foreign('b'), /cannot be dialed: .*not accepted/, hungUp],
+    ["a listener's expired certificate", ofA, expired('b'), /cannot be dialed: .*CERT_HAS_EXPIRED/, hungUp],
+    ["a listener's certificate with another name", ofA, ofC, /cannot be dialed: .*of CN=c and not of b/, hungUp],
+    [
+      'a dialer with TLS at an insecure port',
+      ofA,
+      insecure,
+      /speaks plain TCP \(insecure\)/,
+      /with TLS to a port without/,
+    ],
+    ['a dialer without TLS at a TLS port', insecure, ofB, /without TLS to a port with TLS/, /without TLS to a/],
   ];
   for (const [what, securityA, securityB, reasonA, reasonB] of refusals) {
     test(`${what} is refused, with the reason on the side that can mend it`, async () => {
@@ -76,20 +82,20 @@ describe('the security of the control connection', () => {
     });
   }
 
-  test('a caller without a certificate, junk that looks like TLS, and a second name are refused', async () => {
+  test('a dialer without a certificate, junk that looks like TLS, and a second name are refused', async () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1), peer('aa', 1)], security: ofB });
     assert.ok(ofA.kind === 'tls');
     {
-      using nobody = new Stranger(b.port, { ...ofA, cert: '', key: '' }).say(helloLine('a'));
+      using nobody = new RawPeer(b.port, { ...ofA, cert: '', key: '' }).say(helloLine('a'));
       assert.match(await nobody.untilRefused(), /no certificate/);
     }
     {
-      using _junk = new Stranger(b.port).say('\x16\x03\x01junk that is not a client hello');
-      await b.untilError(/a caller from 127.0.0.1 was refused: no TLS came about: /);
+      using _junk = new RawPeer(b.port).say('\x16\x03\x01junk that is not a client hello');
+      await b.untilError(/a connection from 127.0.0.1 was refused: no TLS came about: /);
     }
     {
       // The certificate is good, and of somebody else.
-      using other = new Stranger(b.port, ofA).say(helloLine('aa'));
+      using other = new RawPeer(b.port, ofA).say(helloLine('aa'));
       assert.match(await other.untilRefused(), /of CN=a and not of aa/);
     }
     assert.deepEqual(b.news, []);

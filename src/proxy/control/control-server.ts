@@ -1,4 +1,4 @@
-// Where peers call: listens, finds out whether a caller speaks TLS, and hands on those who speak as this side does.
+// The listener for peers: accepts connections, checks that they use TLS exactly if this side does, and hands them on.
 
 import type { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
@@ -10,25 +10,26 @@ import { controlProtocol } from './control-protocol.ts';
 import type { ControlAddress, ControlSecurity } from './control-spec.ts';
 
 const MAX_CONNECTIONS = 1024;
-/** Of them, those whose peer has not said who it is. */
+/** Connections whose peer has not proven its name yet. */
 export const MAX_WAITING = 64;
-/** From the first byte to the proof. */
+/** How long a peer may take from connecting to its proof. */
 export const HELLO_MS = 3000;
 
-export interface Caller {
+/** An accepted connection whose peer has not proven its name yet. */
+export interface Incoming {
   readonly socket: Socket;
   /** Address without port. */
   readonly from: string;
-  /** Of our authority. Undefined when insecure. */
+  /** Signed by this side's authority. Undefined when insecure. */
   readonly certificate: X509Certificate | undefined;
-  /** Its place among those who have not said who they are. */
+  /** Its place among the connections that wait for a proof. */
   readonly guest: Guest;
 }
 
 export interface ControlServerOptions {
   readonly listen: readonly ControlAddress[];
   readonly security: ControlSecurity;
-  readonly onCaller: (caller: Caller) => void;
+  readonly onIncoming: (incoming: Incoming) => void;
   readonly onError: (message: string) => void;
 }
 
@@ -45,7 +46,7 @@ export class ControlServer implements AsyncDisposable {
     this.#security = options.security;
   }
 
-  /** At all addresses, or at none. */
+  /** Listens at all addresses, or at none. */
   async listen(): Promise<void> {
     try {
       for (const address of this.#options.listen) await this.#listen(address);
@@ -63,12 +64,12 @@ export class ControlServer implements AsyncDisposable {
     });
   }
 
-  /** For the callers to come. */
+  /** For connections that are accepted from now on. */
   setSecurity(security: ControlSecurity): void {
     this.#security = security;
   }
 
-  /** Takes no more callers; resolves when all connections have ended. */
+  /** Accepts no more; resolves when all connections have ended. */
   async close(reason: string): Promise<void> {
     this.#isClosed = true;
     this.#room.close(reason);
@@ -95,24 +96,24 @@ export class ControlServer implements AsyncDisposable {
       throw new MillraceError('MILLRACE_ERR_FAILED', message, { cause: error });
     }
     server.removeListener('error', reject);
-    server.on('error', ({ message }) => this.#options.onError(`accept a peer: ${message}`));
+    server.on('error', ({ message }) => this.#options.onError(`accept a connection of a peer: ${message}`));
     this.#servers.push(server);
   }
 
   #accept(socket: Socket): void {
     const from = plainHost(socket.remoteAddress ?? '');
     this.#sockets.add(socket);
-    // Whatever ended it, `close` follows.
+    // Whatever error ends the socket, `close` follows.
     socket.on('error', () => {});
     socket.once('close', () => this.#sockets.delete(socket));
-    // It came when the listener was closing.
+    // It was accepted while the listener was closing.
     if (this.#isClosed) {
       socket.destroy();
       return;
     }
     const isTls = this.#security.kind === 'tls';
     const guest = this.#room.enter((reason) => {
-      // To who expects TLS, a line of text is noise.
+      // A peer that expects TLS could not read a line of text.
       this.#refuse(from, reason, isTls ? undefined : socket);
       if (isTls) socket.destroy();
     });
@@ -128,13 +129,13 @@ export class ControlServer implements AsyncDisposable {
   #receive(socket: Socket, from: string, guest: Guest, speaksTls: boolean): void {
     const security = this.#security;
     if (security.kind === 'insecure') {
-      if (speaksTls) this.#refuse(from, 'a TLS call to a port that is insecure', socket);
-      else this.#options.onCaller({ socket, from, certificate: undefined, guest });
+      if (speaksTls) this.#refuse(from, 'a connection with TLS to a port without TLS (insecure)', socket);
+      else this.#options.onIncoming({ socket, from, certificate: undefined, guest });
     } else if (!speaksTls) {
-      this.#refuse(from, 'an insecure call to a port with TLS', socket);
+      this.#refuse(from, 'a connection without TLS to a port with TLS', socket);
     } else {
       acceptTls(socket, security, {
-        onSecure: (secure, certificate) => this.#options.onCaller({ socket: secure, from, certificate, guest }),
+        onSecure: (secure, certificate) => this.#options.onIncoming({ socket: secure, from, certificate, guest }),
         onFail: (reason, secure) => this.#refuse(from, reason, secure),
       });
     }
@@ -142,7 +143,7 @@ export class ControlServer implements AsyncDisposable {
 
   #refuse(from: string, reason: string, socket: Socket | undefined): void {
     if (socket !== undefined) hangUp(socket, controlProtocol.line({ kind: 'refused', reason }));
-    if (!this.#isClosed) this.#options.onError(`a caller from ${from} was refused: ${reason}`);
+    if (!this.#isClosed) this.#options.onError(`a connection from ${from} was refused: ${reason}`);
   }
 }
 
@@ -153,7 +154,7 @@ function hintOf(code: string): string {
   return '';
 }
 
-/** Node shows IPv4 callers of a listener on :: as mapped. */
+/** Node shows IPv4 peers of a listener on :: as mapped addresses. */
 function plainHost(host: string): string {
   return host.replace(/^::ffff:/, '');
 }

@@ -1,4 +1,4 @@
-// What the control plane is made from and what it tells: plain data, and the handlers of whoever owns it.
+// The options of a control plane, and the handlers of its owner.
 
 import type { MillraceError } from '../../errors.ts';
 import type { HeartbeatSpec } from '../../json-lines/index.ts';
@@ -24,10 +24,10 @@ export interface ControlPeer extends ControlAddress {
 
 export interface PeerHello {
   readonly name: string;
-  /** Random per start of a daemon: another one means that the peer forgot everything. */
+  /** A random number for each start of a daemon: when it changes, the peer has forgotten everything. */
   readonly incarnation: string;
   readonly lanes: number;
-  /** Wires that the daemon can speak, the best first. */
+  /** Wires that the daemon supports, the best first. */
   readonly wires: readonly string[];
 }
 
@@ -59,9 +59,9 @@ export interface ControlHandlers {
 }
 
 export interface ControlPlaneOptions extends Partial<HeartbeatSpec> {
-  /** What the peers call this daemon. */
+  /** This node's name. */
   readonly name: string;
-  /** Where peers call. Port 0: any. */
+  /** Where peers connect to. Port 0: any free one. */
   readonly listen: readonly ControlAddress[];
   readonly security: ControlSecurity;
   readonly hello: Omit<PeerHello, 'name'>;

@@ -12,7 +12,7 @@ describe('the filter of errors', () => {
     assert.deepEqual(told.splice(0), ['one', 'one']);
     for (let index = 0; index < 1000; index++) filter.report(`line ${index}`, 120_000);
     assert.equal(told.length, 101);
-    assert.match(told.at(-1) ?? '', /the rest is not told/);
+    assert.match(told.at(-1) ?? '', /the rest is left out/);
     filter.report('line 0', 180_000);
     assert.equal(told.at(-1), 'line 0');
   });

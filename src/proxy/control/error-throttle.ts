@@ -1,7 +1,7 @@
-// Keeps who is told of errors from drowning: the same line once in a while, and only so many different ones.
+// Limits error messages: the same line once a minute, and only so many different ones.
 
 const WINDOW_MS = 60_000;
-/** Different lines in a window. A caller can put text of its own into some. */
+/** Different lines in a window. An unknown peer can put text of its own into some. */
 const MAX_LINES = 100;
 
 export class ErrorThrottle {
@@ -22,7 +22,7 @@ export class ErrorThrottle {
     this.#told.add(message);
     const isLast = this.#told.size > MAX_LINES;
     this.#tell(
-      isLast ? `more than ${MAX_LINES} errors with peers in ${WINDOW_MS / 1000} s; the rest is not told` : message,
+      isLast ? `more than ${MAX_LINES} errors with peers in ${WINDOW_MS / 1000} s; the rest is left out` : message,
     );
   }
 }

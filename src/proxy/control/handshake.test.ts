@@ -17,31 +17,34 @@ function pass(message: Message | undefined, to: Handshake): Message | undefined 
 }
 
 describe('the handshake', () => {
-  test('what is said before the hello, without a nonce, or with one of the caller is refused', () => {
-    assert.throws(() => side('b', false).hear({ kind: 'ping', number: 1 }), /no hello before anything else/);
-    assert.throws(() => side('b', false).hear({ kind: 'proof', nonce: makeNonce() }), /no hello before/);
+  test('what is said before the hello, without a nonce, or with one of the dialer is refused', () => {
+    assert.throws(() => side('b', false).hear({ kind: 'ping', number: 1 }), /the first message is not a hello/);
+    assert.throws(
+      () => side('b', false).hear({ kind: 'proof', nonce: makeNonce() }),
+      /the first message is not a hello/,
+    );
     const hello = { kind: 'hello', ...helloOf('c'), nonce: undefined } as const;
     assert.throws(() => side('a', true).hear(hello), /a hello without a nonce/);
     assert.throws(() => side('b', false).hear({ ...hello, nonce: makeNonce() }), /a nonce from a dialer/);
   });
 
   test('both know each other after hello, hello and proof, and the listener not before', () => {
-    const caller = side('a', true);
+    const dialer = side('a', true);
     const listener = side('b', false);
     assert.equal(listener.open(), undefined);
-    const answer = pass(caller.open(), listener);
+    const answer = pass(dialer.open(), listener);
     assert.equal(nameOf(listener), undefined);
-    const proof = pass(answer, caller);
-    assert.equal(nameOf(caller), 'b');
+    const proof = pass(answer, dialer);
+    assert.equal(nameOf(dialer), 'b');
     assert.equal(pass(proof, listener), undefined);
     assert.equal(nameOf(listener), 'a');
   });
 
   test('who is not who it says is not answered', () => {
     const listener = side('b', false, () => {
-      throw new ProtocolError('a stranger');
+      throw new ProtocolError('an unknown peer');
     });
-    assert.throws(() => pass(side('a', true).open(), listener), /a stranger/);
+    assert.throws(() => pass(side('a', true).open(), listener), /an unknown peer/);
     assert.equal(nameOf(listener), undefined);
   });
 
@@ -53,10 +56,13 @@ describe('the handshake', () => {
       return listener;
     };
     assert.throws(() => pass(hello, greeted()), /a second hello/);
-    assert.throws(() => greeted().hear({ kind: 'announce', endpoints: [] }), /no proof after the hello/);
+    assert.throws(
+      () => greeted().hear({ kind: 'announce', endpoints: [] }),
+      /the message after the hello is not a proof/,
+    );
     const recorded = pass(pass(hello, side('b', false)), side('a', true));
     const listener = greeted();
-    assert.throws(() => pass(recorded, listener), /the proof of another connection/);
+    assert.throws(() => pass(recorded, listener), /the proof is of another connection/);
     assert.equal(nameOf(listener), undefined);
   });
 });

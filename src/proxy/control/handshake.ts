@@ -5,16 +5,16 @@ import { ProtocolError } from '../../errors.ts';
 import type { Message } from './control-protocol.ts';
 import type { PeerHello } from './control-spec.ts';
 
-/** 32 hex digits that nobody can foresee. */
+/** 32 random hex digits. */
 export function makeNonce(): string {
   return randomBytes(16).toString('hex');
 }
 
 export interface HandshakeOptions {
-  /** Our own. */
+  /** The hello of this side. */
   readonly hello: PeerHello;
   readonly isDialer: boolean;
-  /** Throws a ProtocolError when whoever says this hello is not who it says, or not expected. */
+  /** Throws a ProtocolError when the sender of this hello is not the peer that it names, or is not expected. */
   readonly identify: (hello: PeerHello) => void;
 }
 
@@ -32,27 +32,27 @@ export class Handshake {
     return this.#options.isDialer;
   }
 
-  /** Who the other side is, as soon as everything it said may be believed. */
+  /** The other side's hello, once it is proven. */
   get peer(): PeerHello | undefined {
     return this.#isDone ? this.#peer : undefined;
   }
 
-  /** What to say before anything was heard. */
+  /** What to send first. */
   open(): Message | undefined {
     return this.isDialer ? { kind: 'hello', ...this.#options.hello, nonce: undefined } : undefined;
   }
 
-  /** Takes a line of the other side; what to answer. Throws a ProtocolError when the line is out of place. */
+  /** Takes a message of the other side and returns the answer. Throws a ProtocolError when it is out of place. */
   hear(message: Message): Message | undefined {
     if (message.kind === 'hello') {
       if (this.#peer !== undefined) throw new ProtocolError('a second hello');
       const { kind: _kind, nonce, ...hello } = message;
       return this.#greet(hello, nonce);
     }
-    if (this.#peer === undefined) throw new ProtocolError('no hello before anything else');
-    if (message.kind !== 'proof') throw new ProtocolError('no proof after the hello');
+    if (this.#peer === undefined) throw new ProtocolError('the first message is not a hello');
+    if (message.kind !== 'proof') throw new ProtocolError('the message after the hello is not a proof');
     if (message.nonce !== this.#nonce)
-      throw new ProtocolError('the proof of another connection, as in a replayed hello');
+      throw new ProtocolError('the proof is of another connection: the hello is a replayed one');
     this.#isDone = true;
     return undefined;
   }

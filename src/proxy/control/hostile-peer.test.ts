@@ -4,14 +4,14 @@ import { describe, test } from 'node:test';
 import { MAX_WAITING } from './control-server.ts';
 import { MAX_ENDPOINTS_PER_PEER } from './control-spec.ts';
 import { freePort, Party, peer, until } from './fixtures/party.ts';
-import { helloLine, Parrot, Stranger } from './fixtures/stranger.ts';
+import { helloLine, Parrot, RawPeer } from './fixtures/raw-peer.ts';
 import { makeNonce } from './handshake.ts';
 
 const lines = (...bodies: readonly object[]): string => bodies.map((body) => `${JSON.stringify(body)}\n`).join('');
 
-// At once: one of them takes as long as the patience of a daemon.
+// Concurrently: one of them takes as long as a daemon waits for a hello.
 describe('a hostile peer', { concurrency: true }, () => {
-  test('nonsense, strangers and false names are refused with a reason before anything is believed', async () => {
+  test('invalid lines, unknown peers and false names are refused with a reason before anything is believed', async () => {
     const peers = [
       peer('a', 1),
       peer('far', 9, '192.0.2.7'),
@@ -22,22 +22,25 @@ describe('a hostile peer', { concurrency: true }, () => {
     for (const [words, reason] of [
       ['GET / HTTP/1.1\r\n\r\n', /not JSON/],
       ['\0\0\0\0\n', /not JSON/],
-      [lines({ kind: 'announce', endpoints: ['10.0.0.1:80'] }), /no hello before anything else/],
+      [lines({ kind: 'announce', endpoints: ['10.0.0.1:80'] }), /the first message is not a hello/],
       [helloLine('nobody'), /no peer is called nobody here/],
       [helloLine('far'), /far is expected from 192.0.2.7/],
       [helloLine('home'), /without TLS a peer has to be known by its IP address/],
-      [helloLine('z'), /a call from z to m: the smaller name has to call/],
+      [helloLine('z'), /z dialed m: the daemon with the smaller name has to dial/],
       [helloLine('m'), /no peer is called m here/],
       [helloLine('a', { version: 1 }), /its version is 1; expected 2/],
       [helloLine('a', { padding: 'x'.repeat(70_000) }), /a line of more than/],
       ['x'.repeat(300_000), /a line of more than/],
       [helloLine('a') + helloLine('a'), /a second hello/],
-      [helloLine('a') + lines({ kind: 'announce', endpoints: ['10.0.0.1:80'] }), /no proof after the hello/],
-      [helloLine('a') + lines({ kind: 'proof', nonce: makeNonce() }), /the proof of another connection/],
+      [
+        helloLine('a') + lines({ kind: 'announce', endpoints: ['10.0.0.1:80'] }),
+        /the message after the hello is not a proof/,
+      ],
+      [helloLine('a') + lines({ kind: 'proof', nonce: makeNonce() }), /the proof is of another connection/],
     ] as const) {
-      using stranger = new Stranger(party.port).say(words);
-      assert.match(await stranger.untilRefused(), reason);
-      await party.untilError(new RegExp(`^a caller from 127.0.0.1 was refused: .*${reason.source}`));
+      using raw = new RawPeer(party.port).say(words);
+      assert.match(await raw.untilRefused(), reason);
+      await party.untilError(new RegExp(`^a connection from 127.0.0.1 was refused: .*${reason.source}`));
     }
     assert.deepEqual(party.news, []);
     assert.equal(party.stateOf('a'), undefined);
@@ -46,18 +49,18 @@ describe('a hostile peer', { concurrency: true }, () => {
   test('a recording of a whole conversation is of no use', async () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
     const hello = helloLine('a');
-    using honest = new Stranger(b.port).say(hello);
+    using honest = new RawPeer(b.port).say(hello);
     const proof = lines({ kind: 'proof', nonce: (await honest.hear('hello')).nonce });
     honest.say(proof);
     await b.untilUp('a');
-    using replay = new Stranger(b.port).say(hello + proof + lines({ kind: 'bye', reason: 'x' }));
-    assert.match(await replay.untilRefused(), /replayed hello/);
+    using replay = new RawPeer(b.port).say(hello + proof + lines({ kind: 'bye', reason: 'x' }));
+    assert.match(await replay.untilRefused(), /a replayed one/);
     assert.equal(b.stateOf('a'), 'up');
   });
 
   test('a peer that breaks the protocol is refused and loses what it said; the other peer does not notice', async () => {
     await using m = await Party.start({ name: 'm', peers: [peer('a', 1), peer('b', 1)] });
-    using honest = await new Stranger(m.port).greet('b');
+    using honest = await new RawPeer(m.port).greet('b');
     await m.untilUp('b');
     const tooMany = Array.from({ length: 17 }, (_, line) => ({
       kind: 'announce',
@@ -80,7 +83,7 @@ describe('a hostile peer', { concurrency: true }, () => {
       ['x'.repeat(70_000), /a line of more than/],
       [lines({ kind: 'ping', number: 1 }).repeat(10_000), /more than 1024 lines a second/],
     ] as const) {
-      using hostile = await new Stranger(m.port).greet('a');
+      using hostile = await new RawPeer(m.port).greet('a');
       hostile.say(lines({ kind: 'announce', endpoints: ['10.9.9.9:99'] }));
       await until('it is believed', () => m.news.at(-1) === 'a +10.9.9.9:99');
       hostile.say(words);
@@ -98,7 +101,7 @@ describe('a hostile peer', { concurrency: true }, () => {
 
   test('a peer that does not read is dropped before it fills the memory', async () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
-    using deaf = await new Stranger(b.port).greet('a');
+    using deaf = await new RawPeer(b.port).greet('a');
     await b.untilUp('a');
     deaf.socket.pause();
     const body = { text: 'x'.repeat(16_000) };
@@ -109,7 +112,7 @@ describe('a hostile peer', { concurrency: true }, () => {
     assert.ok(sent * 16_000 < 64 * 1024 * 1024, `${sent} messages were held`);
   });
 
-  test('callers that say nothing are limited in number, and a peer gets in all the same', async () => {
+  test('connections that say nothing are limited in number, and a peer gets in all the same', async () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
     const idle = Array.from({ length: 3 * MAX_WAITING }, () => connect({ host: '127.0.0.1', port: b.port }));
     let ended = 0;
@@ -124,7 +127,7 @@ describe('a hostile peer', { concurrency: true }, () => {
     await b.untilError(/more than 64 connections whose peers have not said who they are/);
     let attempts = 0;
     while (b.stateOf('a') !== 'up' && attempts++ < 100) {
-      using peerA = new Stranger(b.port).say(helloLine('a'));
+      using peerA = new RawPeer(b.port).say(helloLine('a'));
       await until('it is answered or sent away', () => peerA.isClosed || peerA.heard.includes('nonce'));
       if (peerA.isClosed) continue;
       peerA.say(lines({ kind: 'proof', nonce: (await peerA.hear('hello')).nonce }));
@@ -152,11 +155,11 @@ describe('a hostile peer', { concurrency: true }, () => {
   test('who takes too long to say hello is hung up on, however busy it looks, and whoever called', async () => {
     await using mute = await Parrot.start('');
     await using m = await Party.start({ name: 'm', peers: [peer('a', 1), peer('z', mute.port)] });
-    using slow = new Stranger(m.port);
+    using slow = new RawPeer(m.port);
     const dripping = setInterval(() => slow.say(' '), 50);
     assert.match(await slow.untilRefused(), /no hello within 3000 ms/);
     clearInterval(dripping);
-    await m.untilError(/a caller from 127.0.0.1 was refused: no hello within 3000 ms/);
+    await m.untilError(/a connection from 127.0.0.1 was refused: no hello within 3000 ms/);
     await until('m gave up on z', () => m.reasonOf('z') === 'no hello within 3000 ms');
   });
 });

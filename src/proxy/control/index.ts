@@ -1,4 +1,4 @@
-// The control connection between two daemons: who is there, what listens where, and what their lanes have to agree on.
+// The control connection between two daemons: identity, listeners, and messages between their lanes.
 
 export { ControlPlane, isDialerOf } from './control-plane.ts';
 export type { ControlPeer, ControlSecurity, PeerConnection, PeerHello } from './control-spec.ts';

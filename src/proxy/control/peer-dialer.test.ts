@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Party, peer, until } from './fixtures/party.ts';
-import { helloLine, Parrot } from './fixtures/stranger.ts';
+import { helloLine, Parrot } from './fixtures/raw-peer.ts';
 import { makeNonce } from './handshake.ts';
 
 const refusal = '{"kind":"refused","reason":"not today"}\n';
 
-describe('calling a peer', { concurrency: true }, () => {
+describe('dialing a peer', { concurrency: true }, () => {
   for (const [what, words] of [
     ['refuses', refusal],
     // To be up for a moment is no reason to hurry, or two daemons that do not agree would never rest.
     ['answers, and refuses as soon as it is up', `${helloLine('b', { nonce: makeNonce() })}${refusal}`],
   ] as const) {
-    test(`a peer that ${what} is called ever more slowly`, async () => {
+    test(`a peer that ${what} is dialed with growing delays`, async () => {
       await using parrot = await Parrot.start(words);
       await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
       await until('it was called four times', () => parrot.calledMs.length >= 4);
@@ -26,7 +26,7 @@ describe('calling a peer', { concurrency: true }, () => {
     });
   }
 
-  test('a peer that leaves is called again at once, however often it does', async () => {
+  test('a peer that leaves is dialed again at once, however often it does', async () => {
     await using parrot = await Parrot.start(
       `${helloLine('b', { nonce: makeNonce() })}{"kind":"bye","reason":"starting again"}\n`,
     );
@@ -39,7 +39,7 @@ describe('calling a peer', { concurrency: true }, () => {
     assert.deepEqual(a.errors, []);
   });
 
-  test('what a daemon said it would not call any more is not called', async () => {
+  test('a peer that was removed is not dialed any more', async () => {
     await using parrot = await Parrot.start(refusal);
     await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
     await until('it was called', () => a.stateOf('b') === 'down');

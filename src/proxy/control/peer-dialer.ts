@@ -1,4 +1,4 @@
-// Dials one peer, for as long as it is wanted: dials again when the connection ends, ever more slowly when it fails.
+// Dials one peer until it is closed: again when the connection ends, and with growing delays when dialing fails.
 
 import type { Socket } from 'node:net';
 import { allClosed } from '../../json-lines/index.ts';
@@ -10,9 +10,9 @@ import type { Handshake } from './handshake.ts';
 
 const FIRST_RETRY_MS = 100;
 const LAST_RETRY_MS = 2000;
-/** So that peers who lost the same daemon do not all come back in the same moment. */
+/** So that peers that lost the same daemon do not all dial it again at the same moment. */
 const JITTER = 0.2;
-/** Up for so long, it is not the same failure over and over. */
+/** After a connection was up for so long, the delays start from the beginning. */
 const STABLE_MS = 10_000;
 
 interface PeerDialerOptions {
@@ -20,13 +20,13 @@ interface PeerDialerOptions {
   readonly dial: () => Dialed;
   readonly makeHandshake: () => Handshake;
   readonly events: ConnectionEvents;
-  /** A call came to nothing before there was a connection. `isFault`: for people to mend. */
+  /** Dialing failed. `isFault`: a person has to mend something. */
   readonly onFailed: (reason: string, isFault: boolean) => void;
 }
 
 export class PeerDialer implements AsyncDisposable {
   readonly #options: PeerDialerOptions;
-  /** Those that are not quite closed, too. */
+  /** Also those that are still closing. */
   readonly #sockets = new Set<Socket>();
   #dialing: Socket | undefined;
   #connection: ControlConnection | undefined;
@@ -38,7 +38,7 @@ export class PeerDialer implements AsyncDisposable {
 
   constructor(options: PeerDialerOptions) {
     this.#options = options;
-    this.#call();
+    this.#dial();
   }
 
   async close(reason: string): Promise<void> {
@@ -54,7 +54,7 @@ export class PeerDialer implements AsyncDisposable {
     await this.close('shutdown');
   }
 
-  #call(): void {
+  #dial(): void {
     const { socket, ready } = this.#options.dial();
     this.#sockets.add(socket);
     this.#dialing = socket;
@@ -88,7 +88,7 @@ export class PeerDialer implements AsyncDisposable {
       onMessage: (connection, message) => events.onMessage(connection, message),
       onEnd: (connection, end) => {
         this.#connection = undefined;
-        this.#callLater(end);
+        this.#dialLater(end);
         events.onEnd(connection, end);
       },
     });
@@ -98,19 +98,19 @@ export class PeerDialer implements AsyncDisposable {
     if (this.#dialing !== socket) return;
     this.#dialing = undefined;
     if (this.#isClosed) return;
-    this.#callLater({ kind: 'lost', reason });
+    this.#dialLater({ kind: 'lost', reason });
     this.#options.onFailed(reason, isFault);
   }
 
-  #callLater({ kind }: ConnectionEnd): void {
+  #dialLater({ kind }: ConnectionEnd): void {
     clearTimeout(this.#late);
     const upMs = this.#upSinceMs === undefined ? -1 : performance.now() - this.#upSinceMs;
     this.#upSinceMs = undefined;
     if (this.#isClosed) return;
-    // A peer that is refused, or refuses, as soon as it is up is in no hurry.
-    const isHonest = kind === 'lost' || kind === 'left';
-    if (upMs >= (isHonest ? 0 : STABLE_MS)) this.#failures = 0;
+    // Two daemons that refuse each other as soon as they are up must not dial in a tight loop.
+    const isOrderly = kind === 'lost' || kind === 'left';
+    if (upMs >= (isOrderly ? 0 : STABLE_MS)) this.#failures = 0;
     const delayMs = Math.min(FIRST_RETRY_MS * 2 ** this.#failures++, LAST_RETRY_MS);
-    this.#retry = setTimeout(() => this.#call(), delayMs * (1 + Math.random() * JITTER));
+    this.#retry = setTimeout(() => this.#dial(), delayMs * (1 + Math.random() * JITTER));
   }
 }

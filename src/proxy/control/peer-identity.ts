@@ -1,25 +1,25 @@
-// Who a caller is: by its certificate, or without TLS by the address it calls from.
+// Checks that a dialer is the peer that it says it is: by its certificate, or without TLS by its IP address.
 
 import { isIP } from 'node:net';
 import { ProtocolError } from '../../errors.ts';
 import { ip } from '../../native/index.ts';
 import { endpointOf, formatIpEndpoint } from '../../steering/index.ts';
 import { nameMismatch } from '../../tls/index.ts';
-import type { Caller } from './control-server.ts';
+import type { Incoming } from './control-server.ts';
 import type { ControlAddress, ControlPeer, ControlSecurity } from './control-spec.ts';
 
-/** Throws a ProtocolError when the caller is not the peer it says it is. `peer`: who is known by that name. */
+/** Throws a ProtocolError when the dialer is not the peer that it says it is. `peer`: the one known by that name. */
 export function identifyDialer(
   ownName: string,
   saidName: string,
   peer: ControlPeer | undefined,
-  { certificate, from }: Pick<Caller, 'certificate' | 'from'>,
+  { certificate, from }: Pick<Incoming, 'certificate' | 'from'>,
 ): void {
   const problem = certificate === undefined ? undefined : nameMismatch(certificate, saidName);
   if (problem !== undefined) throw new ProtocolError(problem);
   if (peer === undefined) throw new ProtocolError(`no peer is called ${saidName} here`);
   if (saidName > ownName)
-    throw new ProtocolError(`a call from ${saidName} to ${ownName}: the smaller name has to call`);
+    throw new ProtocolError(`${saidName} dialed ${ownName}: the daemon with the smaller name has to dial`);
   if (certificate !== undefined) return;
   if (isIP(peer.host) === 0) {
     throw new ProtocolError(
@@ -29,7 +29,7 @@ export function identifyDialer(
   if (!isSameHost(from, peer.host)) throw new ProtocolError(`${saidName} is expected from ${peer.host}`);
 }
 
-/** Where a call comes from, so that the peer knows us by it. Undefined when that does not matter. */
+/** The local address to dial from, by which the peer identifies this side. Undefined when the certificate does that. */
 export function localAddressFor(
   peer: ControlPeer,
   security: ControlSecurity,
