@@ -24,9 +24,9 @@ export const errorCodes = {
   MILLRACE_ERR_VORTEX_PROTOCOL: 'the other end of a stream broke the rules',
   MILLRACE_ERR_VORTEX_SYSTEM: 'the system refused what a stream needs',
   MILLRACE_ERR_VORTEX_TERMINATED: 'the thread at one end of a stream was terminated',
-  MILLRACE_ERR_COURIER_PEER: 'the other side of a file transfer gave it up, and said why',
-  MILLRACE_ERR_COURIER_CHECKSUM: 'a file did not arrive as it was sent',
-  MILLRACE_ERR_COURIER_CHANGED: 'a file has changed while it was sent',
+  MILLRACE_ERR_FILES_PEER: 'the other side of a file transfer gave it up, and said why',
+  MILLRACE_ERR_FILES_CHECKSUM: 'a file did not arrive as it was sent',
+  MILLRACE_ERR_FILES_CHANGED: 'a file has changed while it was sent',
 } as const;
 
 export type ErrorCode = keyof typeof errorCodes;

@@ -4,10 +4,10 @@ import { UsageError } from '../errors.ts';
 import { DEFAULT_PORT, parseAddress, receiveFile } from '../vortex/files/index.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
-import { addCourierOptions, type CourierFlags, courierSettings, Talk } from './send-options.ts';
+import { addFileTransferOptions, type FileTransferFlags, fileTransferSettings, Talk } from './send-options.ts';
 import type { World } from './world.ts';
 
-interface Options extends CourierFlags {
+interface Options extends FileTransferFlags {
   readonly force?: boolean;
 }
 
@@ -28,7 +28,7 @@ export const addRecv: AddCommand = (program, { world, finish }) => {
     .argument('<host>', `where the sender is: HOST or HOST:PORT (default port: ${DEFAULT_PORT})`)
     .argument('[file]', 'file or folder to write (default: this folder); - is standard output')
     .option('-f, --force', 'replace a file that exists');
-  addCourierOptions(command, 0, 'for a sender to be there, or there again when a transfer breaks')
+  addFileTransferOptions(command, 0, 'for a sender to be there, or there again when a transfer breaks')
     .addHelpText('after', about)
     .action((host: string, file: string | undefined, options: Options) =>
       finish(() => receive(host, file, options, world)),
@@ -42,7 +42,7 @@ async function receive(where: string, file: string | undefined, options: Options
   const { host, port } = parseAddress(where);
   if (host === undefined) throw new UsageError(`receive from ${where}: say which host`);
   const receipt = await receiveFile({
-    ...courierSettings(options, world, (news) => talk.hear(news)),
+    ...fileTransferSettings(options, world, (news) => talk.hear(news)),
     address: { host, port },
     target: isPipe ? world.stdout : file,
     force: options.force ?? false,

@@ -2,7 +2,7 @@
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { UsageError } from '../errors.ts';
-import type { CourierSettings, News, Receipt } from '../vortex/files/index.ts';
+import type { FileTransferSettings, News, Receipt } from '../vortex/files/index.ts';
 import { type Strategy, strategies } from '../vortex/index.ts';
 import { wireOfDevice } from '../vortex/net/index.ts';
 import { ageText, bytesText, rateText } from './figures.ts';
@@ -10,7 +10,7 @@ import { painter } from './paint.ts';
 import { Progress } from './progress.ts';
 import type { World } from './world.ts';
 
-export interface CourierFlags {
+export interface FileTransferFlags {
   readonly transport?: string;
   readonly strategy?: Strategy;
   readonly timeout: number;
@@ -23,7 +23,7 @@ export interface CourierFlags {
   readonly json?: boolean;
 }
 
-export function addCourierOptions(command: Command, waitSeconds: number, waitText: string): Command {
+export function addFileTransferOptions(command: Command, waitSeconds: number, waitText: string): Command {
   return command
     .option('--transport <name>', 'tcp, or an RDMA device: soft-shm, soft-roce, soft-tcp, mlx5_0 (see millrace dev)')
     .addOption(new Option('--strategy <name>', 'how blocks go over RDMA').choices(strategies))
@@ -38,7 +38,11 @@ export function addCourierOptions(command: Command, waitSeconds: number, waitTex
 }
 
 /** The file room's settings, without what only one side has. */
-export function courierSettings(flags: CourierFlags, world: World, onNews: (news: News) => void): CourierSettings {
+export function fileTransferSettings(
+  flags: FileTransferFlags,
+  world: World,
+  onNews: (news: News) => void,
+): FileTransferSettings {
   const { transport, strategy, timeout, wait, tlsCa: ca, tlsCert: cert, tlsKey: key, peerName } = flags;
   const device = transport === 'tcp' ? undefined : transport;
   // Before anybody waits: a device that does not exist is found out now.
@@ -60,7 +64,7 @@ export class Talk implements Disposable {
   readonly #startMs: number;
   #movingMs: number | undefined;
 
-  constructor(world: World, verb: 'sending' | 'receiving', { quiet = false, json = false }: CourierFlags) {
+  constructor(world: World, verb: 'sending' | 'receiving', { quiet = false, json = false }: FileTransferFlags) {
     this.#world = world;
     this.#verb = verb;
     this.#isQuiet = quiet || json;
@@ -73,7 +77,7 @@ export class Talk implements Disposable {
       case 'listening':
         break;
       case 'refused':
-        this.say(`a caller was sent away: ${news.reason}`);
+        this.say(`a receiver was refused: ${news.reason}`);
         break;
       case 'met':
         this.#movingMs = this.#world.nowMs();
@@ -100,7 +104,7 @@ export class Talk implements Disposable {
   }
 
   /** The last line, or the document. */
-  end(what: string, receipt: Receipt, flags: CourierFlags): void {
+  end(what: string, receipt: Receipt, flags: FileTransferFlags): void {
     this.#progress.clear();
     const { sizeBytes, resumedBytes, sha256 } = receipt;
     const milliseconds = this.#world.nowMs() - (this.#movingMs ?? this.#startMs);

@@ -84,7 +84,7 @@ describe('send and recv: wrong use', () => {
   test('a sender that is not there is one clear line, and its own exit code', async () => {
     const { code, stderr } = await runCaptured(['recv', '127.0.0.1:1', newFile()]);
     assert.equal(code, 3);
-    assert.match(stderr, /^millrace: call the sender at 127.0.0.1:1: ECONNREFUSED \(nobody sends there, .*\)\n$/);
+    assert.match(stderr, /^millrace: connect to the sender at 127.0.0.1:1: ECONNREFUSED \(nobody sends there, .*\)\n$/);
   });
 });
 
@@ -161,7 +161,7 @@ describe('send and recv', () => {
     const target = newFile();
     {
       await using source = await openFileSource(file);
-      await using part = await Part.open({ target, parcel: source.parcel, force: false });
+      await using part = await Part.open({ target, offer: source.offer, force: false });
       await part.write(bytes, 0);
     }
     const { where, outcome } = await startSend([file]);
@@ -197,11 +197,11 @@ describe('send and recv', () => {
     assert.match(said(), /the receiver gave up: .*; waiting up to 60 s for the other side/);
   });
 
-  test('strangers do not disturb a sender', async () => {
+  test('unknown peers do not disturb a sender', async () => {
     const bytes = randomBytes(100);
     const { where, outcome, said } = await startSend([newFile(bytes)]);
     const port = Number(where.split(':')[1]);
-    for (const nonsense of ['GET / HTTP/1.1\r\n\r\n', '{"millrace":"courier","version":9}\n', '']) {
+    for (const nonsense of ['GET / HTTP/1.1\r\n\r\n', '{"millrace":"files","version":9}\n', '']) {
       const socket = connect(port, '127.0.0.1');
       socket.on('error', () => {});
       socket.end(nonsense);
@@ -211,7 +211,7 @@ describe('send and recv', () => {
     const target = newFile();
     assert.equal((await runCaptured(['recv', where, target])).code, 0);
     assert.equal((await outcome).code, 0);
-    assert.match(said(), /a caller was sent away: .*version 9 of the protocol/);
+    assert.match(said(), /a receiver was refused: .*its version is 9; expected 2/);
   });
 
   test('Ctrl-C while it waits, and while a pipe says nothing: as interrupted, and the other side hears of it', async () => {

@@ -11,10 +11,10 @@ import {
 } from '../vortex/files/index.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
-import { addCourierOptions, type CourierFlags, courierSettings, Talk } from './send-options.ts';
+import { addFileTransferOptions, type FileTransferFlags, fileTransferSettings, Talk } from './send-options.ts';
 import type { World } from './world.ts';
 
-interface Options extends CourierFlags {
+interface Options extends FileTransferFlags {
   readonly listen: string;
   readonly block?: number;
 }
@@ -44,7 +44,7 @@ export const addSend: AddCommand = (program, { world, finish }) => {
       'what is sent at once: 64K to 64M, a power of two (default: 4M, of a pipe 256K)',
       blockSize,
     );
-  addCourierOptions(command, 60, 'for a receiver to come back when a transfer breaks')
+  addFileTransferOptions(command, 60, 'for a receiver to come back when a transfer breaks')
     .addHelpText('after', about)
     .action((file: string, options: Options) => finish(() => send(file, options, world)));
 };
@@ -54,7 +54,7 @@ async function send(file: string, options: Options, world: World): Promise<ExitC
   const isPipe = file === '-';
   const address = parseAddress(options.listen);
   const receipt = await sendFile({
-    ...courierSettings(options, world, (news) => {
+    ...fileTransferSettings(options, world, (news) => {
       if (news.kind === 'listening')
         talk.say(`${isPipe ? 'the pipe' : file} waits for a receiver on ${addressText(news)}`);
       else talk.hear(news);

@@ -8,6 +8,7 @@ import { MillraceError, ProtocolError } from '../errors.ts';
 import { controlProtocol } from '../proxy/control/control-protocol.ts';
 import { transferProtocol } from '../transfer/protocol.ts';
 import { qpProtocol } from '../verbs/endpoint/qp-endpoint.ts';
+import { filesProtocol } from '../vortex/files/protocol.ts';
 import { vortexProtocol } from '../vortex/net/protocol.ts';
 import { mutations, wireMessages } from './fixtures/arbitrary.ts';
 import { LineSplitter, MAX_LINE_BYTES } from './line-splitter.ts';
@@ -18,6 +19,7 @@ const protocols: readonly Protocol<MessageTable>[] = [
   linkProtocol,
   qpProtocol,
   vortexProtocol,
+  filesProtocol,
   transferProtocol,
 ];
 

@@ -299,7 +299,7 @@ test('between two hosts, by IPv6 and with certificates; who has none is sent awa
   const target = newPath();
   const stranger = new Side(['recv', where, target], on('b'));
   assert.equal(await stranger.code, 1);
-  await sender.says(/a caller was sent away/);
+  await sender.says(/a receiver was refused/);
   const receiver = new Side(['recv', where, target, ...tls('b', 'a')], on('b'));
   assert.equal(await receiver.code, 0, receiver.said);
   assert.equal(await sender.code, 0, sender.said);

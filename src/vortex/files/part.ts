@@ -5,9 +5,9 @@ import { type FileHandle, link, lstat, open, readFile, rename, rm, writeFile } f
 import { dirname } from 'node:path';
 import { UsageError } from '../../errors.ts';
 import { currentOwner, livenessOf } from '../../system/index.ts';
-import { fileError } from './courier-error.ts';
+import { fileError } from './file-transfer-error.ts';
 import { decodeNote, encodeNote, MAX_NOTE_BYTES, type PartNote } from './part-note.ts';
-import { isSameParcel, type Parcel } from './protocol.ts';
+import { type FileOffer, isSameFile } from './protocol.ts';
 
 const PART_SUFFIX = '.millrace-part';
 const NOTE_SUFFIX = '.millrace-note';
@@ -16,7 +16,7 @@ const { O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
 
 export interface PartOptions {
   readonly target: string;
-  readonly parcel: Parcel;
+  readonly offer: FileOffer;
   /** Replace a file that has the name already. */
   readonly force: boolean;
 }
@@ -43,7 +43,7 @@ export class Part implements AsyncDisposable {
   readonly #handle: FileHandle;
 
   /** All or nothing: what cannot be continued is emptied. */
-  static async open({ target, parcel, force }: PartOptions): Promise<Part> {
+  static async open({ target, offer, force }: PartOptions): Promise<Part> {
     await checkTarget(target, force);
     const path = `${target}${PART_SUFFIX}`;
     const known = await readNote(noteOf(target));
@@ -52,13 +52,13 @@ export class Part implements AsyncDisposable {
     }
     await using undo = new AsyncDisposableStack();
     try {
-      // A part without a note was left by nobody who follows the rules: its bytes are not trusted.
-      const isSame = known !== undefined && isSameParcel(known.parcel, parcel) && parcel.modifiedNs !== undefined;
-      await writeNote(noteOf(target), { parcel, writer: currentOwner() });
+      // A part without a note was not left by a receiver: its bytes are not trusted.
+      const isSame = known !== undefined && isSameFile(known.offer, offer) && offer.modifiedNs !== undefined;
+      await writeNote(noteOf(target), { offer, writer: currentOwner() });
       const handle = await open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0o666);
       undo.defer(() => handle.close());
       const { size } = await handle.stat();
-      const isUsable = isSame && size <= (parcel.sizeBytes ?? 0);
+      const isUsable = isSame && size <= (offer.sizeBytes ?? 0);
       if (!isUsable) await handle.truncate(0);
       undo.move();
       const staleness = isUsable || size === 0 ? undefined : 'the file at the sender is another one by now';

@@ -1,4 +1,4 @@
-// Receiving a file: calls the sender, says what is here already, takes the rest, and gives it its name when it is whole and right.
+// Receiving a file: dials the sender, says what is here already, fetches the rest, and gives the file its name when it is whole and right.
 
 import { createHash, type Hash } from 'node:crypto';
 import { once } from 'node:events';
@@ -11,17 +11,17 @@ import { type ControlSecurity, dial, dialFailure } from '../../tls/index.ts';
 import { type Consumer, openReceiver, VortexError } from '../index.ts';
 import { abortable } from './abortable.ts';
 import { type Address, addressText } from './address.ts';
-import { Link } from './link.ts';
+import { Conversation } from './conversation.ts';
 import { checkTarget, Part } from './part.ts';
 import { hashPrefix, sumSoFar } from './prefix.ts';
-import type { MessageOf, Parcel } from './protocol.ts';
+import type { FileOffer, MessageOfKind } from './protocol.ts';
 import { checksumError } from './send.ts';
-import { type CourierSettings, type Receipt, securityOf } from './settings.ts';
+import { type FileTransferSettings, type Receipt, securityOf } from './settings.ts';
 import { writeToPipe } from './sink.ts';
 
 const RETRY_MS = 300;
 
-export interface ReceiveSettings extends CourierSettings {
+export interface ReceiveSettings extends FileTransferSettings {
   readonly address: Address & { readonly host: string };
   /** A file, a folder for a file with the sender's name (undefined: this folder), or a pipe. */
   readonly target: string | undefined | Writable;
@@ -38,9 +38,9 @@ export async function receiveFile(settings: ReceiveSettings): Promise<Receipt> {
   for (let isFirst = true; ; isFirst = false) {
     let hasMet = false;
     try {
-      using link = new Link(await call(settings, security), 'sender', settings.timeoutMs);
+      using conversation = new Conversation(await connectTo(settings, security), 'sender', settings.timeoutMs);
       hasMet = true;
-      return await new Fetch(settings, link).run();
+      return await new Fetch(settings, conversation).run();
     } catch (error) {
       signal.throwIfAborted();
       const canGoOn = isPassing(error) && (!hasMet || typeof target !== 'object');
@@ -57,7 +57,7 @@ function isPassing(error: unknown): error is MillraceError {
   return error instanceof VortexError || (error instanceof MillraceError && error.code === 'MILLRACE_ERR_NOT_RUNNING');
 }
 
-async function call(settings: ReceiveSettings, security: ControlSecurity): ReturnType<typeof connected> {
+async function connectTo(settings: ReceiveSettings, security: ControlSecurity): ReturnType<typeof connected> {
   const limit = AbortSignal.timeout(settings.timeoutMs);
   try {
     return await connected(settings, security, AbortSignal.any([settings.signal, limit]));
@@ -69,7 +69,9 @@ async function call(settings: ReceiveSettings, security: ControlSecurity): Retur
       : reason;
     const why = limit.aborted ? 'it does not answer' : refused;
     const code = isFault && !limit.aborted ? 'MILLRACE_ERR_FAILED' : 'MILLRACE_ERR_NOT_RUNNING';
-    throw new MillraceError(code, `call the sender at ${addressText(settings.address)}: ${why}`, { cause: error });
+    throw new MillraceError(code, `connect to the sender at ${addressText(settings.address)}: ${why}`, {
+      cause: error,
+    });
   }
 }
 
@@ -92,101 +94,101 @@ async function connected(
 /** One attempt with a sender that has answered. */
 class Fetch {
   readonly #settings: ReceiveSettings;
-  readonly #link: Link;
+  readonly #conversation: Conversation;
 
-  constructor(settings: ReceiveSettings, link: Link) {
+  constructor(settings: ReceiveSettings, conversation: Conversation) {
     this.#settings = settings;
-    this.#link = link;
+    this.#conversation = conversation;
   }
 
   async run(): Promise<Receipt> {
-    const link = this.#link;
+    const conversation = this.#conversation;
     const { signal, target } = this.#settings;
     try {
-      link.send({ kind: 'hello' });
-      const parcel = await link.expect('parcel', signal);
-      if (typeof target === 'object') return await this.#toPipe(parcel, target);
-      return await this.#toFile(parcel, await fileOf(target, parcel));
+      conversation.send({ kind: 'hello' });
+      const offer = await conversation.expect('offer', signal);
+      if (typeof target === 'object') return await this.#toPipe(offer, target);
+      return await this.#toFile(offer, await fileOf(target, offer));
     } catch (error) {
-      link.fail(error);
+      conversation.fail(error);
       throw error;
     }
   }
 
-  async #toPipe(parcel: Parcel, pipe: Writable): Promise<Receipt> {
-    const link = this.#link;
-    link.send({ kind: 'have', bytes: 0 });
-    this.#settings.onNews({ kind: 'met', peer: link.peer, haveBytes: 0 });
+  async #toPipe(offer: FileOffer, pipe: Writable): Promise<Receipt> {
+    const conversation = this.#conversation;
+    conversation.send({ kind: 'have', bytes: 0 });
+    this.#settings.onNews({ kind: 'met', peer: conversation.peer, haveBytes: 0 });
     const hash = createHash('sha256');
-    const offer = await link.expect('stream', this.#settings.signal);
-    const sizeBytes = await this.#stream(offer, parcel, hash, (bytes) => writeToPipe(pipe, bytes));
+    const start = await conversation.expect('stream', this.#settings.signal);
+    const sizeBytes = await this.#stream(start, offer, hash, (bytes) => writeToPipe(pipe, bytes));
     const sha256 = await this.#compare(sizeBytes, hash);
-    link.end({ kind: 'kept', sha256 });
-    return { path: undefined, peer: link.peer, sizeBytes, resumedBytes: 0, sha256 };
+    conversation.end({ kind: 'kept', sha256 });
+    return { path: undefined, peer: conversation.peer, sizeBytes, resumedBytes: 0, sha256 };
   }
 
-  async #toFile(parcel: Parcel, target: string): Promise<Receipt> {
-    const link = this.#link;
-    await using part = await Part.open({ target, parcel, force: this.#settings.force });
+  async #toFile(offer: FileOffer, target: string): Promise<Receipt> {
+    const conversation = this.#conversation;
+    await using part = await Part.open({ target, offer, force: this.#settings.force });
     try {
-      const { startBytes, hash, offer } = await this.#begin(part);
-      const sizeBytes = await this.#stream(offer, parcel, hash, (bytes, position) => part.write(bytes, position));
+      const { hash, start } = await this.#begin(part);
+      const sizeBytes = await this.#stream(start, offer, hash, (bytes, position) => part.write(bytes, position));
       const sha256 = await this.#compare(sizeBytes, hash);
       {
         // A disk may take long for what it has accepted at once.
-        using _busy = link.busy();
+        using _busy = conversation.busy();
         await part.publish();
       }
-      link.end({ kind: 'kept', sha256 });
-      return { path: target, peer: link.peer, sizeBytes, resumedBytes: startBytes, sha256 };
+      conversation.end({ kind: 'kept', sha256 });
+      return { path: target, peer: conversation.peer, sizeBytes, resumedBytes: start.startBytes, sha256 };
     } catch (error) {
       // What cannot be continued, or is wrong, is in nobody's way.
-      const isWrong = error instanceof MillraceError && error.code === 'MILLRACE_ERR_COURIER_CHECKSUM';
-      if (isWrong || parcel.sizeBytes === undefined) await part.discard();
+      const isWrong = error instanceof MillraceError && error.code === 'MILLRACE_ERR_FILES_CHECKSUM';
+      if (isWrong || offer.sizeBytes === undefined) await part.discard();
       throw error;
     }
   }
 
   /** Both sides find out whether what is here is what the file begins with. */
-  async #begin(part: Part): Promise<{ startBytes: number; hash: Hash; offer: MessageOf<'stream'> }> {
+  async #begin(part: Part): Promise<{ hash: Hash; start: MessageOfKind<'stream'> }> {
     const { signal, onNews } = this.#settings;
     const { haveBytes } = part;
-    const link = this.#link;
+    const conversation = this.#conversation;
     if (part.staleness !== undefined) onNews({ kind: 'afresh', reason: part.staleness });
-    link.send({ kind: 'have', bytes: haveBytes });
-    onNews({ kind: 'met', peer: link.peer, haveBytes });
+    conversation.send({ kind: 'have', bytes: haveBytes });
+    onNews({ kind: 'met', peer: conversation.peer, haveBytes });
     let hash = createHash('sha256');
     if (haveBytes > 0) {
-      using _busy = link.busy();
+      using _busy = conversation.busy();
       hash = await hashPrefix(part, haveBytes, signal, (bytes) =>
         onNews({ kind: 'checking', bytes, totalBytes: haveBytes }),
       );
-      link.send({ kind: 'prefix', sha256: sumSoFar(hash) });
+      conversation.send({ kind: 'prefix', sha256: sumSoFar(hash) });
     }
-    const offer = await link.expect('stream', signal);
-    const { startBytes } = offer;
-    if (startBytes === haveBytes) return { startBytes, hash, offer };
-    if (startBytes !== 0) throw brokenRules(`it starts at ${startBytes}, and ${haveBytes} bytes are here`);
+    const start = await conversation.expect('stream', signal);
+    const { startBytes } = start;
+    if (startBytes === haveBytes) return { hash, start };
+    if (startBytes !== 0) throw protocolError(`it starts at ${startBytes}, and ${haveBytes} bytes are here`);
     onNews({ kind: 'afresh', reason: 'what is here is not how the file at the sender begins' });
     await part.empty();
-    return { startBytes, hash: createHash('sha256'), offer };
+    return { hash: createHash('sha256'), start };
   }
 
   /** Returns how long the file is. */
   async #stream(
-    { port, startBytes }: MessageOf<'stream'>,
-    { sizeBytes: wholeBytes }: Parcel,
+    { port, startBytes }: MessageOfKind<'stream'>,
+    { sizeBytes: wholeBytes }: FileOffer,
     hash: Hash,
     write: (bytes: Uint8Array, position: number) => Promise<void>,
   ): Promise<number> {
     const { device, strategy, timeoutMs, tls, signal } = this.#settings;
     const options = { device, strategy, timeoutMs, tls, signal };
-    const opened = openReceiver(this.#link.peer, port, options);
+    const opened = openReceiver(this.#conversation.peer, port, options);
     await using stream = await opened.catch((error: unknown) => this.#giveUp(error, undefined));
     try {
       const { sizeBytes } = stream;
       if (wholeBytes !== undefined && sizeBytes !== wholeBytes - startBytes) {
-        throw brokenRules(`a stream of ${sizeBytes} bytes, where ${wholeBytes - startBytes} are missing`);
+        throw protocolError(`a stream of ${sizeBytes} bytes, where ${wholeBytes - startBytes} are missing`);
       }
       return await this.#pump(stream, startBytes, wholeBytes, hash, write);
     } catch (error) {
@@ -196,8 +198,8 @@ class Fetch {
 
   /** Before the stream is closed: the sender shall hear the reason, and not only that it has ended. */
   async #giveUp(error: unknown, stream: Consumer | undefined): Promise<never> {
-    const why = await this.#link.explain(error, stream);
-    this.#link.fail(why);
+    const why = await this.#conversation.explain(error, stream);
+    this.#conversation.fail(why);
     throw why;
   }
 
@@ -229,15 +231,15 @@ class Fetch {
   }
 
   async #compare(sizeBytes: number, hash: Hash): Promise<string> {
-    const sum = await this.#link.expect('sum', this.#settings.signal);
+    const sum = await this.#conversation.expect('sum', this.#settings.signal);
     const sha256 = hash.digest('hex');
     if (sum.sha256 !== sha256 || sum.sizeBytes !== sizeBytes) throw checksumError(sha256, sum.sha256);
     return sha256;
   }
 }
 
-function brokenRules(message: string): VortexError {
-  return new VortexError('MILLRACE_ERR_VORTEX_PROTOCOL', `the sender broke the rules: ${message}`);
+function protocolError(message: string): VortexError {
+  return new VortexError('MILLRACE_ERR_VORTEX_PROTOCOL', `the sender broke the protocol: ${message}`);
 }
 
 async function isFolder(path: string): Promise<boolean> {
@@ -245,10 +247,10 @@ async function isFolder(path: string): Promise<boolean> {
   return found?.isDirectory() ?? false;
 }
 
-async function fileOf(target: string | undefined, { name }: Parcel): Promise<string> {
+async function fileOf(target: string | undefined, { name }: FileOffer): Promise<string> {
   if (target !== undefined && !(await isFolder(target))) return target;
   if (name === undefined) throw new UsageError('the sender sends a pipe, which has no name: say which file to write');
-  // A name that a listing does not show is not for a stranger to choose.
+  // A name that a listing does not show is not for a peer to choose.
   if (name.startsWith('.')) throw new UsageError(`the sender calls its file ${name}: say which file to write`);
   return join(target ?? '.', name);
 }

@@ -4,15 +4,15 @@ import { createHash, type Hash } from 'node:crypto';
 import type { MillraceError } from '../../errors.ts';
 import { openSender, type Producer, VortexError } from '../index.ts';
 import { abortable } from './abortable.ts';
+import { Acceptor } from './acceptor.ts';
 import type { Address } from './address.ts';
-import { CourierError } from './courier-error.ts';
-import { Acceptor } from './door.ts';
-import type { Link } from './link.ts';
+import type { Conversation } from './conversation.ts';
+import { FileTransferError } from './file-transfer-error.ts';
 import { hashPrefix, sumSoFar } from './prefix.ts';
-import { type CourierSettings, type Receipt, securityOf } from './settings.ts';
+import { type FileTransferSettings, type Receipt, securityOf } from './settings.ts';
 import type { Source } from './source.ts';
 
-export interface SendSettings extends CourierSettings {
+export interface SendSettings extends FileTransferSettings {
   readonly address: Address;
   /** Called at first, and when a receiver has come. */
   readonly openSource: () => Promise<Source>;
@@ -24,45 +24,45 @@ export async function sendFile(settings: SendSettings): Promise<Receipt> {
   const { signal, waitMs, onNews, timeoutMs } = settings;
   const security = await securityOf(settings.tls);
   let { address } = settings;
-  let patience = new AbortController().signal;
+  let deadline = new AbortController().signal;
   let lastError: unknown;
   // Before anybody waits: a file that cannot be read is found out now.
   await using first = await settings.openSource();
   for (;;) {
-    let link: Link;
+    let conversation: Conversation;
     {
       const onRefused = (reason: string): void => onNews({ kind: 'refused', reason });
       const peerName = settings.tls?.peerName;
-      using door = await Acceptor.open({ address, security, peerName, timeoutMs, onRefused });
-      if (lastError === undefined) onNews({ kind: 'listening', host: address.host, port: door.port });
+      using acceptor = await Acceptor.open({ address, security, peerName, timeoutMs, onRefused });
+      if (lastError === undefined) onNews({ kind: 'listening', host: address.host, port: acceptor.port });
       // The stream uses the same port, and so does the next attempt.
-      address = { host: address.host, port: door.port };
+      address = { host: address.host, port: acceptor.port };
       try {
-        link = await door.receiver(AbortSignal.any([signal, patience]));
+        conversation = await acceptor.receiver(AbortSignal.any([signal, deadline]));
       } catch (error) {
         signal.throwIfAborted();
-        throw patience.aborted ? lastError : error;
+        throw deadline.aborted ? lastError : error;
       }
     }
     try {
-      return await deliver({ ...settings, address }, first, link);
+      return await deliver({ ...settings, address }, first, conversation);
     } catch (error) {
       if (!isTheirs(error) || !first.isFile || waitMs === 0) throw error;
       lastError = error;
-      patience = AbortSignal.timeout(waitMs);
+      deadline = AbortSignal.timeout(waitMs);
       onNews({ kind: 'broken', error, waitMs });
     }
   }
 }
 
 /** A file is looked at anew: it may have changed while nobody came. */
-async function deliver(settings: SendSettings, first: Source, link: Link): Promise<Receipt> {
+async function deliver(settings: SendSettings, first: Source, conversation: Conversation): Promise<Receipt> {
   try {
-    if (!first.isFile) return await new Delivery(settings, first, link).run();
+    if (!first.isFile) return await new Delivery(settings, first, conversation).run();
     await using source = await settings.openSource();
-    return await new Delivery(settings, source, link).run();
+    return await new Delivery(settings, source, conversation).run();
   } catch (error) {
-    link.fail(error);
+    conversation.fail(error);
     throw error;
   }
 }
@@ -70,41 +70,41 @@ async function deliver(settings: SendSettings, first: Source, link: Link): Promi
 /** Whether the problem is at the receiver or on the way: then the same file may get through at the next attempt. */
 function isTheirs(error: unknown): error is MillraceError {
   if (error instanceof VortexError) return true;
-  if (!(error instanceof CourierError) || error.code !== 'MILLRACE_ERR_COURIER_PEER') return false;
+  if (!(error instanceof FileTransferError) || error.code !== 'MILLRACE_ERR_FILES_PEER') return false;
   // Bytes that arrived wrong are for people to look at, and not to be tried until they are right.
-  return error.peerCode !== 'MILLRACE_ERR_COURIER_CHECKSUM';
+  return error.peerCode !== 'MILLRACE_ERR_FILES_CHECKSUM';
 }
 
 /** One attempt with one receiver. */
 class Delivery {
   readonly #settings: SendSettings;
   readonly #source: Source;
-  readonly #link: Link;
+  readonly #conversation: Conversation;
 
-  constructor(settings: SendSettings, source: Source, link: Link) {
+  constructor(settings: SendSettings, source: Source, conversation: Conversation) {
     this.#settings = settings;
     this.#source = source;
-    this.#link = link;
+    this.#conversation = conversation;
   }
 
   async run(): Promise<Receipt> {
-    using link = this.#link;
+    using conversation = this.#conversation;
     const { signal, onNews } = this.#settings;
-    const { parcel } = this.#source;
-    link.send({ kind: 'parcel', ...parcel });
-    const { bytes: haveBytes } = await link.expect('have', signal);
-    if (haveBytes > (parcel.sizeBytes ?? 0))
-      throw brokenRules(`it has ${haveBytes} bytes of a file that is not so long`);
-    onNews({ kind: 'met', peer: link.peer, haveBytes });
+    const { offer } = this.#source;
+    conversation.send({ kind: 'offer', ...offer });
+    const { bytes: haveBytes } = await conversation.expect('have', signal);
+    if (haveBytes > (offer.sizeBytes ?? 0))
+      throw protocolError(`it has ${haveBytes} bytes of a file that is not so long`);
+    onNews({ kind: 'met', peer: conversation.peer, haveBytes });
     const hash = await this.#hashOfPrefix(haveBytes);
     const startBytes = hash === undefined ? 0 : haveBytes;
     if (hash === undefined) onNews({ kind: 'afresh', reason: 'what the receiver has is not how this file begins' });
     const { sizeBytes, sha256 } = await this.#stream(startBytes, hash ?? createHash('sha256'));
     await this.#source.check();
-    link.send({ kind: 'sum', sizeBytes, sha256 });
-    const { sha256: theirs } = await link.expect('kept', signal);
+    conversation.send({ kind: 'sum', sizeBytes, sha256 });
+    const { sha256: theirs } = await conversation.expect('kept', signal);
     if (theirs !== sha256) throw checksumError(sha256, theirs);
-    return { path: undefined, peer: link.peer, sizeBytes, resumedBytes: startBytes, sha256 };
+    return { path: undefined, peer: conversation.peer, sizeBytes, resumedBytes: startBytes, sha256 };
   }
 
   /** Undefined when the receiver's bytes are others than ours. */
@@ -112,29 +112,29 @@ class Delivery {
     if (haveBytes === 0) return createHash('sha256');
     const { signal, onNews } = this.#settings;
     const totalBytes = haveBytes;
-    using _busy = this.#link.busy();
+    using _busy = this.#conversation.busy();
     const hash = await hashPrefix(this.#source, haveBytes, signal, (bytes) =>
       onNews({ kind: 'checking', bytes, totalBytes }),
     );
-    const { sha256 } = await this.#link.expect('prefix', signal);
+    const { sha256 } = await this.#conversation.expect('prefix', signal);
     return sha256 === sumSoFar(hash) ? hash : undefined;
   }
 
   async #stream(startBytes: number, hash: Hash): Promise<{ readonly sizeBytes: number; readonly sha256: string }> {
     const { address, device, strategy, timeoutMs, tls, blockBytes } = this.#settings;
-    const { sizeBytes: wholeBytes } = this.#source.parcel;
+    const { sizeBytes: wholeBytes } = this.#source.offer;
     const restBytes = wholeBytes === undefined ? undefined : wholeBytes - startBytes;
     const where = address.host === undefined ? address.port : { host: address.host, port: address.port };
-    const onListening = (port: number): void => this.#link.send({ kind: 'stream', port, startBytes });
+    const onListening = (port: number): void => this.#conversation.send({ kind: 'stream', port, startBytes });
     const options = { device, strategy, timeoutMs, tls, blockBytes, onListening };
     await using stream = await this.#unlessLost((lost) => openSender(where, restBytes, { ...options, signal: lost }));
     try {
       const sizeBytes = await this.#pump(stream, startBytes, hash);
       return { sizeBytes, sha256: hash.digest('hex') };
     } catch (error) {
-      const why = await this.#link.explain(error, stream);
+      const why = await this.#conversation.explain(error, stream);
       // Before the stream is closed: the receiver shall hear the reason, and not only that it has ended.
-      this.#link.fail(why);
+      this.#conversation.fail(why);
       throw why;
     }
   }
@@ -143,8 +143,8 @@ class Delivery {
   async #unlessLost<T>(open: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const [lost, isOpen] = [new AbortController(), new AbortController()];
     const { signal } = this.#settings;
-    this.#link.expect('kept', isOpen.signal).then(
-      () => lost.abort(brokenRules('it has kept what it never fetched')),
+    this.#conversation.expect('kept', isOpen.signal).then(
+      () => lost.abort(protocolError('it has kept what it never fetched')),
       (error: unknown) => lost.abort(error),
     );
     try {
@@ -157,7 +157,7 @@ class Delivery {
   /** From the source straight into the pool. Returns how long the file is. */
   async #pump(stream: Producer, startBytes: number, hash: Hash): Promise<number> {
     const { onNews } = this.#settings;
-    const { sizeBytes: totalBytes } = this.#source.parcel;
+    const { sizeBytes: totalBytes } = this.#source.offer;
     const failing = new AbortController();
     // A receiver that goes while a pipe has nothing to say must be noticed all the same.
     const done = stream.done();
@@ -176,8 +176,8 @@ class Delivery {
       const got = await filling;
       if (totalBytes !== undefined && got < bytes.length) {
         await this.#source.check();
-        throw new CourierError(
-          'MILLRACE_ERR_COURIER_CHANGED',
+        throw new FileTransferError(
+          'MILLRACE_ERR_FILES_CHANGED',
           `the file ended at ${position + got} of ${totalBytes} bytes`,
         );
       }
@@ -195,13 +195,13 @@ class Delivery {
   }
 }
 
-function brokenRules(what: string): VortexError {
-  return new VortexError('MILLRACE_ERR_VORTEX_PROTOCOL', `the receiver broke the rules: ${what}`);
+function protocolError(what: string): VortexError {
+  return new VortexError('MILLRACE_ERR_VORTEX_PROTOCOL', `the receiver broke the protocol: ${what}`);
 }
 
-export function checksumError(ours: string, theirs: string): CourierError {
-  return new CourierError(
-    'MILLRACE_ERR_COURIER_CHECKSUM',
+export function checksumError(ours: string, theirs: string): FileTransferError {
+  return new FileTransferError(
+    'MILLRACE_ERR_FILES_CHECKSUM',
     `the checksum differs: the bytes here have sha256 ${ours}, those of the other side ${theirs}`,
   );
 }

@@ -3,9 +3,9 @@
 import { readFile } from 'node:fs/promises';
 import { type ControlSecurity, checkSecurity } from '../../tls/index.ts';
 import type { Strategy, StreamTls } from '../index.ts';
-import { fileError } from './courier-error.ts';
+import { fileError } from './file-transfer-error.ts';
 
-export interface CourierSettings {
+export interface FileTransferSettings {
   /** An RDMA device. Default: TCP at a sender; whatever the sender has at a receiver. */
   readonly device?: string | undefined;
   readonly strategy?: Strategy | undefined;

@@ -1,7 +1,7 @@
 // Where a file goes that is no file: a pipe.
 
 import type { Writable } from 'node:stream';
-import { fileError } from './courier-error.ts';
+import { fileError } from './file-transfer-error.ts';
 
 /** Resolves when the bytes are on their way, and their memory may be used for others. */
 export async function writeToPipe(stream: Writable, bytes: Uint8Array): Promise<void> {

@@ -5,11 +5,11 @@ import { basename } from 'node:path';
 import type { Readable } from 'node:stream';
 import { MillraceError, UsageError } from '../../errors.ts';
 import { abortable } from './abortable.ts';
-import { CourierError, fileError } from './courier-error.ts';
-import type { Parcel } from './protocol.ts';
+import { FileTransferError, fileError } from './file-transfer-error.ts';
+import type { FileOffer } from './protocol.ts';
 
 export interface Source extends AsyncDisposable {
-  readonly parcel: Parcel;
+  readonly offer: FileOffer;
   /** Whether it can be read a second time. */
   readonly isFile: boolean;
   /** Fills `into` with the bytes from `position` on: with fewer only at the end. */
@@ -32,20 +32,20 @@ export async function openFileSource(path: string): Promise<Source> {
   undo.move();
   // A device or a named pipe: its size says nothing.
   if (!stat.isFile()) return new PipeSource(handle.createReadStream());
-  const parcel = { name: basename(path), sizeBytes: Number(stat.size), modifiedNs: String(stat.mtimeNs) };
-  return new FileSource(path, handle, parcel);
+  const offer = { name: basename(path), sizeBytes: Number(stat.size), modifiedNs: String(stat.mtimeNs) };
+  return new FileSource(path, handle, offer);
 }
 
 class FileSource implements Source {
   readonly isFile = true;
-  readonly parcel: Parcel;
+  readonly offer: FileOffer;
   readonly #path: string;
   readonly #handle: FileHandle;
 
-  constructor(path: string, handle: FileHandle, parcel: Parcel) {
+  constructor(path: string, handle: FileHandle, offer: FileOffer) {
     this.#path = path;
     this.#handle = handle;
-    this.parcel = parcel;
+    this.offer = offer;
   }
 
   async fill(into: Uint8Array, position: number): Promise<number> {
@@ -64,10 +64,10 @@ class FileSource implements Source {
 
   async check(): Promise<void> {
     const { size, mtimeNs } = await this.#handle.stat({ bigint: true });
-    const { sizeBytes, modifiedNs } = this.parcel;
+    const { sizeBytes, modifiedNs } = this.offer;
     if (Number(size) === sizeBytes && String(mtimeNs) === modifiedNs) return;
-    throw new CourierError(
-      'MILLRACE_ERR_COURIER_CHANGED',
+    throw new FileTransferError(
+      'MILLRACE_ERR_FILES_CHANGED',
       `${this.#path} has changed while it was sent; send it again`,
     );
   }
@@ -79,7 +79,7 @@ class FileSource implements Source {
 
 export class PipeSource implements Source {
   readonly isFile = false;
-  readonly parcel: Parcel = { name: undefined, sizeBytes: undefined, modifiedNs: undefined };
+  readonly offer: FileOffer = { name: undefined, sizeBytes: undefined, modifiedNs: undefined };
   readonly #stream: Readable;
   readonly #chunks: AsyncIterator<Uint8Array>;
   /** What the last chunk had too much. */

@@ -1,25 +1,23 @@
 // Why a file did not get through, and how one side tells the other.
 
 import { type ErrorCode, MillraceError } from '../../errors.ts';
+import type { MessageOfKind } from './protocol.ts';
 
-/** What goes over the wire: a stable code (`ENOSPC`, `MILLRACE_ERR_…`), and words for people. */
-export interface Failure {
-  readonly code: string;
-  readonly reason: string;
-}
+/** What one side tells the other. */
+type Failure = Omit<MessageOfKind<'failed'>, 'kind'>;
 
-export class CourierError extends MillraceError {
+export class FileTransferError extends MillraceError {
   /** What the other side called it, when the problem is there. */
   readonly peerCode: string | undefined;
 
   constructor(code: ErrorCode, message: string, options: ErrorOptions & { readonly peerCode?: string } = {}) {
     super(code, message, options);
-    this.name = 'CourierError';
+    this.name = 'FileTransferError';
     this.peerCode = options.peerCode;
   }
 
-  static ofPeer(side: 'sender' | 'receiver', { code, reason }: Failure): CourierError {
-    return new CourierError('MILLRACE_ERR_COURIER_PEER', `the ${side} gave up: ${reason}`, { peerCode: code });
+  static ofPeer(side: 'sender' | 'receiver', { code, reason }: Failure): FileTransferError {
+    return new FileTransferError('MILLRACE_ERR_FILES_PEER', `the ${side} gave up: ${reason}`, { peerCode: code });
   }
 }
 
@@ -39,7 +37,8 @@ export function failureOf(error: unknown): Failure {
   const { cause } = error;
   const inner = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
   const own = 'code' in error ? String(error.code) : '';
-  return { code: /^E[A-Z0-9]+$/.test(inner) ? inner : own, reason: error.message };
+  const code = /^E[A-Z0-9]+$/.test(inner) ? inner : own;
+  return { code: /^[A-Z][A-Z0-9_]{1,60}$/.test(code) ? code : 'MILLRACE_ERR_FAILED', reason: error.message };
 }
 
 function blameOf(code: string): ErrorCode {

@@ -1,17 +1,18 @@
-// Where a sender of a file waits for its receiver: the first caller that speaks as it should gets the file.
+// Where a sender of a file waits for its receiver: the first peer that keeps to the protocol gets the file.
 
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { MillraceError, UsageError } from '../../errors.ts';
+import { type Guest, WaitingRoom } from '../../json-lines/index.ts';
 import { acceptTls, type ControlSecurity, nameMismatch } from '../../tls/index.ts';
 import { abortable } from './abortable.ts';
 import type { Address } from './address.ts';
-import { failureOf } from './courier-error.ts';
-import { Link } from './link.ts';
+import { Conversation } from './conversation.ts';
+import { failureOf } from './file-transfer-error.ts';
 
-/** Those who have connected and not said who they are. */
-const MAX_STRANGERS = 16;
-const MAX_GREETING_MS = 5000;
+/** Connections whose peer has not said hello. */
+const MAX_WAITING = 16;
+const HELLO_MS = 5000;
 
 export interface AcceptorOptions {
   readonly address: Address;
@@ -25,9 +26,9 @@ export class Acceptor implements Disposable {
   readonly port: number;
   readonly #server: Server;
   readonly #options: AcceptorOptions;
-  readonly #strangers = new Set<Socket>();
-  readonly #met = Promise.withResolvers<Link>();
-  #hasMet = false;
+  readonly #room = new WaitingRoom({ maxWaiting: MAX_WAITING, helloMs: HELLO_MS });
+  readonly #accepted = Promise.withResolvers<Conversation>();
+  #hasAccepted = false;
 
   static async open(options: AcceptorOptions): Promise<Acceptor> {
     const { host, port } = options.address;
@@ -49,69 +50,63 @@ export class Acceptor implements Disposable {
     this.#options = options;
     const address = server.address();
     this.port = typeof address === 'object' && address !== null ? address.port : options.address.port;
-    this.#met.promise.catch(() => {});
-    server.on('connection', (socket) => this.#onCall(socket));
+    this.#accepted.promise.catch(() => {});
+    server.on('connection', (socket) => this.#onConnection(socket));
   }
 
-  /** The receiver. Whoever is wrong is sent away, and the next may do better. */
-  async receiver(signal: AbortSignal): Promise<Link> {
-    return abortable(this.#met.promise, signal);
+  /** A peer that breaks the protocol is refused, and the next one may do better. */
+  async receiver(signal: AbortSignal): Promise<Conversation> {
+    return abortable(this.#accepted.promise, signal);
   }
 
-  /** Nobody can call any more; who has been received stays. */
+  /** Takes no more connections; the receiver that was accepted stays. */
   [Symbol.dispose](): void {
     this.#server.close();
-    for (const socket of this.#strangers) socket.destroy();
-    this.#strangers.clear();
+    this.#room.close('the sender listens no more');
   }
 
-  #onCall(socket: Socket): void {
+  #onConnection(socket: Socket): void {
     socket.on('error', () => {});
-    if (this.#strangers.size >= MAX_STRANGERS) {
-      socket.destroy();
-      return;
-    }
-    this.#strangers.add(socket);
+    const guest = this.#room.enter(() => socket.destroy());
+    if (guest === undefined) return;
+    socket.once('close', () => guest.leave());
     const { security, peerName } = this.#options;
-    const timer = setTimeout(() => socket.destroy(), MAX_GREETING_MS);
-    socket.once('close', () => {
-      clearTimeout(timer);
-      this.#strangers.delete(socket);
-    });
-    const welcome = (own: Socket): void => void this.#greet(socket, own, timer);
     if (security.kind === 'insecure') {
-      welcome(socket);
+      void this.#greet(socket, guest);
       return;
     }
     acceptTls(socket, security, {
       onSecure: (secure, certificate) => {
         const problem = peerName === undefined ? undefined : nameMismatch(certificate, peerName);
-        if (problem === undefined) welcome(secure);
-        else this.#refuse(new Link(secure, 'receiver', this.#options.timeoutMs), new UsageError(problem));
+        if (problem === undefined) void this.#greet(secure, guest);
+        else this.#refuse(this.#conversationOn(secure), new UsageError(problem));
       },
       onFail: (reason, secure) => {
         if (secure === undefined) this.#options.onRefused(reason);
-        else this.#refuse(new Link(secure, 'receiver', this.#options.timeoutMs), new UsageError(reason));
+        else this.#refuse(this.#conversationOn(secure), new UsageError(reason));
       },
     });
   }
 
-  async #greet(raw: Socket, socket: Socket, timer: NodeJS.Timeout): Promise<void> {
-    const link = new Link(socket, 'receiver', this.#options.timeoutMs);
+  async #greet(socket: Socket, guest: Guest): Promise<void> {
+    const conversation = this.#conversationOn(socket);
     try {
-      await link.expect('hello', new AbortController().signal);
-      if (this.#hasMet) throw new UsageError('another receiver has come before');
-      this.#hasMet = true;
-      clearTimeout(timer);
-      this.#strangers.delete(raw);
-      this.#met.resolve(link);
+      await conversation.expect('hello', new AbortController().signal);
+      if (this.#hasAccepted) throw new UsageError('another receiver has come before');
+      this.#hasAccepted = true;
+      guest.leave();
+      this.#accepted.resolve(conversation);
     } catch (error) {
-      this.#refuse(link, error);
+      this.#refuse(conversation, error);
     }
   }
 
-  #refuse(link: Link, error: unknown): void {
+  #conversationOn(socket: Socket): Conversation {
+    return new Conversation(socket, 'receiver', this.#options.timeoutMs);
+  }
+
+  #refuse(conversation: Conversation, error: unknown): void {
     this.#options.onRefused(failureOf(error).reason);
-    link.fail(error);
+    conversation.fail(error);
   }
 }

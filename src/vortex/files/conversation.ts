@@ -1,17 +1,17 @@
 // The connection on which sender and receiver of a file talk, beside the stream that carries it.
 
 import type { Socket } from 'node:net';
-import { UsageError } from '../../errors.ts';
-import { hangUp, readLine, writeLine } from '../../json-lines/index.ts';
+import { ProtocolError } from '../../errors.ts';
+import { hangUp, isOfKind, readMessage, unexpected, writeMessage } from '../../json-lines/index.ts';
 import { VortexError } from '../index.ts';
-import { CourierError, failureOf } from './courier-error.ts';
-import { decodeMessage, encodeMessage, MAX_LINE_BYTES, type Message, type MessageOf } from './protocol.ts';
+import { FileTransferError, failureOf } from './file-transfer-error.ts';
+import { filesProtocol, MAX_LINE_BYTES, type Message, type MessageOfKind } from './protocol.ts';
 
 const BUSY_A_TIMEOUT = 4;
 /** When the stream breaks, the other side may have said why: it gets so long. */
 const LAST_WORD_MS = 1000;
 
-export class Link implements Disposable {
+export class Conversation implements Disposable {
   readonly #socket: Socket;
   readonly #timeoutMs: number;
   readonly #other: 'sender' | 'receiver';
@@ -32,16 +32,16 @@ export class Link implements Disposable {
   }
 
   send(message: Message): void {
-    if (!this.#isOver && this.#socket.writable) writeLine(this.#socket, encodeMessage(message));
+    if (!this.#isOver && this.#socket.writable) writeMessage(this.#socket, filesProtocol, message);
   }
 
   /** The next message, which must be of that kind. Silence for too long is an error; `busy` is no silence. */
-  async expect<const Kind extends Message['kind']>(kind: Kind, signal: AbortSignal): Promise<MessageOf<Kind>> {
+  async expect<const Kind extends Message['kind']>(kind: Kind, signal: AbortSignal): Promise<MessageOfKind<Kind>> {
     for (;;) {
       const message = await this.#next(signal, this.#timeoutMs);
-      if (isOf(message, kind)) return message;
-      if (message.kind === 'failed') throw CourierError.ofPeer(this.#other, message);
-      if (message.kind !== 'busy') throw this.#nonsense(`it said ${message.kind} where ${kind} was due`);
+      if (isOfKind(message, kind)) return message;
+      if (message.kind === 'failed') throw FileTransferError.ofPeer(this.#other, message);
+      if (message.kind !== 'busy') throw this.#broken(unexpected(message, kind));
     }
   }
 
@@ -60,7 +60,7 @@ export class Link implements Disposable {
     try {
       for (;;) {
         const message = await this.#next(never, LAST_WORD_MS);
-        if (message.kind === 'failed') return CourierError.ofPeer(this.#other, message);
+        if (message.kind === 'failed') return FileTransferError.ofPeer(this.#other, message);
       }
     } catch {
       // Its engine has had the time to say more than a code.
@@ -70,7 +70,7 @@ export class Link implements Disposable {
 
   /** The last line: why this side gives up. Nothing is said to who has given up itself. */
   fail(error: unknown): void {
-    const isTheirs = error instanceof CourierError && error.code === 'MILLRACE_ERR_COURIER_PEER';
+    const isTheirs = error instanceof FileTransferError && error.code === 'MILLRACE_ERR_FILES_PEER';
     this.end(isTheirs ? undefined : { kind: 'failed', ...failureOf(error) });
   }
 
@@ -78,7 +78,7 @@ export class Link implements Disposable {
     if (this.#isOver) return;
     this.#isOver = true;
     if (last === undefined) this.#socket.destroy();
-    else hangUp(this.#socket, `${JSON.stringify(encodeMessage(last))}\n`);
+    else hangUp(this.#socket, filesProtocol.line(last));
   }
 
   [Symbol.dispose](): void {
@@ -87,17 +87,12 @@ export class Link implements Disposable {
 
   async #next(signal: AbortSignal, timeoutMs: number): Promise<Message> {
     const limit = AbortSignal.timeout(timeoutMs);
-    let line: unknown;
+    const options = { maxBytes: MAX_LINE_BYTES, signal: AbortSignal.any([signal, limit]) };
     try {
-      line = await readLine(this.#socket, { maxBytes: MAX_LINE_BYTES, signal: AbortSignal.any([signal, limit]) });
+      return await readMessage(this.#socket, filesProtocol, options);
     } catch (error) {
       signal.throwIfAborted();
-      throw this.#lost(error, limit.aborted);
-    }
-    try {
-      return decodeMessage(line);
-    } catch (error) {
-      throw this.#nonsense(error instanceof UsageError ? error.message : String(error));
+      throw error instanceof ProtocolError ? this.#broken(error) : this.#lost(error, limit.aborted);
     }
   }
 
@@ -106,21 +101,14 @@ export class Link implements Disposable {
     if (isLate) {
       return new VortexError('MILLRACE_ERR_VORTEX_TIMED_OUT', `${who} said nothing for ${this.#timeoutMs / 1000} s`);
     }
-    const { destroyed, readableEnded, errored } = this.#socket;
-    if (destroyed || readableEnded || errored !== null) {
-      return new VortexError('MILLRACE_ERR_VORTEX_PEER_DIED', `${who} has gone`, { cause: error });
-    }
-    return this.#nonsense(error instanceof Error ? error.message : String(error));
+    return new VortexError('MILLRACE_ERR_VORTEX_PEER_DIED', `${who} has gone`, { cause: error });
   }
 
-  #nonsense(reason: string): VortexError {
+  #broken(error: ProtocolError): VortexError {
     return new VortexError(
       'MILLRACE_ERR_VORTEX_PROTOCOL',
-      `the ${this.#other} at ${this.peer} broke the rules: ${reason}`,
+      `the ${this.#other} at ${this.peer} broke the protocol: ${error.message}`,
+      { cause: error },
     );
   }
-}
-
-function isOf<const Kind extends Message['kind']>(message: Message, kind: Kind): message is MessageOf<Kind> {
-  return message.kind === kind;
 }
