@@ -14,7 +14,7 @@ import type { World } from './world.ts';
 
 interface Options {
   readonly device?: string;
-  readonly patience: number;
+  readonly timeout: number;
   readonly json?: boolean;
 }
 
@@ -26,7 +26,7 @@ export const addReplay: AddCommand = (program, { world, finish }) => {
     .description('make the verbs calls of a recording again, and report completions that differ (exit status 1)')
     .argument('<file>', 'what `millrace backend --record` wrote')
     .option('-d, --device <name>', 'RDMA device (default: the recorded one, or a soft one)')
-    .option('--patience <seconds>', 'how long a completion may take', seconds, 5)
+    .option('--timeout <seconds>', 'how long a completion may take', seconds, 5)
     .option('--json', 'print one JSON document')
     .action((file: string, options: Options) => finish(() => replayFile(file, options, world)));
 };
@@ -35,7 +35,7 @@ async function replayFile(file: string, options: Options, world: World): Promise
   const report = await replay(bytesOf(file), {
     provider: providerOf(options.device),
     device: options.device,
-    patienceMs: options.patience * 1000,
+    completionTimeoutMs: options.timeout * 1000,
     signal: world.signal,
   });
   world.stdout.write(options.json ? `${JSON.stringify({ v: 1, ...report })}\n` : textOf(report));

@@ -15,16 +15,16 @@ const EAGER_TURNS = 2000;
 export class ReplayCompletions implements Disposable {
   readonly #world: ReplayWorld;
   readonly #report: ReportBuilder;
-  readonly #patienceMs: number;
+  readonly #completionTimeoutMs: number;
   readonly #batch = new CompletionBatch(256);
   /** By QP and request, in the order in which they came. */
   readonly #come = new Map<string, RecordedCompletion[]>();
   #heldCount = 0;
 
-  constructor(world: ReplayWorld, report: ReportBuilder, patienceMs: number) {
+  constructor(world: ReplayWorld, report: ReportBuilder, completionTimeoutMs: number) {
     this.#world = world;
     this.#report = report;
-    this.#patienceMs = patienceMs;
+    this.#completionTimeoutMs = completionTimeoutMs;
   }
 
   /** Completions that the recording does not have. */
@@ -43,7 +43,10 @@ export class ReplayCompletions implements Disposable {
     const about = `request ${recorded.wrId} on QP ${recorded.qp}`;
     if (!(await this.until(() => this.#come.has(key)))) {
       qp.isSilent = true;
-      this.#report.differs(line, `${about}: no completion in ${this.#patienceMs} ms; recorded was ${shown(recorded)}`);
+      this.#report.differs(
+        line,
+        `${about}: no completion in ${this.#completionTimeoutMs} ms; recorded was ${shown(recorded)}`,
+      );
       return;
     }
     const come = this.#take(key);
@@ -55,7 +58,7 @@ export class ReplayCompletions implements Disposable {
 
   /** Drives the device until the condition holds, or the time is over. */
   async until(isSo: () => boolean): Promise<boolean> {
-    const endMs = performance.now() + this.#patienceMs;
+    const endMs = performance.now() + this.#completionTimeoutMs;
     for (let turns = 0; ; turns++) {
       this.drain();
       if (isSo()) return true;

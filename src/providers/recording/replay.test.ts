@@ -13,7 +13,7 @@ import { recordProvider } from './record.ts';
 import { RecordingError } from './recording-lines.ts';
 import { type ReplayOptions, type ReplayReport, replay } from './replay.ts';
 
-const options: ReplayOptions = { provider: softProvider, patienceMs: 10_000 };
+const options: ReplayOptions = { provider: softProvider, completionTimeoutMs: 10_000 };
 
 function play(lines: readonly string[], more: Partial<ReplayOptions> = {}): Promise<ReplayReport> {
   return replay(Readable.from([Buffer.from(lines.join(''))]), { ...options, ...more });
@@ -79,7 +79,7 @@ describe('a recording', { timeout: 120_000 }, () => {
     await fc.assert(
       fc.asyncProperty(fc.shuffledSubarray(lines.slice(1), { maxLength: 40 }), async (some) => {
         try {
-          await play([lines[0] ?? '', ...some], { patienceMs: 1 });
+          await play([lines[0] ?? '', ...some], { completionTimeoutMs: 1 });
         } catch (error) {
           assert.ok(error instanceof RecordingError, String(error));
         }
@@ -124,11 +124,11 @@ describe('a recording', { timeout: 120_000 }, () => {
       assert.match(differences[0]?.what ?? '', what);
     }
     const posted = lines.findIndex((line) => line.includes('"opcode":"read"'));
-    const without = await play(lines.toSpliced(posted, 1), { patienceMs: 50 });
+    const without = await play(lines.toSpliced(posted, 1), { completionTimeoutMs: 50 });
     assert.match(without.differences[0]?.what ?? '', /no completion in 50 ms; recorded was read of 100 bytes/);
     const failing = lines.map((line) => line.replace('"access":15,"id"', '"access":2,"id"'));
     assert.match(
-      (await play(failing, { patienceMs: 50 })).differences[0]?.what ?? '',
+      (await play(failing, { completionTimeoutMs: 50 })).differences[0]?.what ?? '',
       /registerMr failed with MILLRACE_ERR_USAGE/,
     );
   });
@@ -138,7 +138,7 @@ describe('a recording', { timeout: 120_000 }, () => {
     // As if the second QP had been made by another program.
     const outside = lines.map((line) => line.replace(`"destQpNumber":${numbers[1]},`, '"destQpNumber":77,'));
     const startMs = performance.now();
-    const report = await play(outside, { patienceMs: 300 });
+    const report = await play(outside, { completionTimeoutMs: 300 });
     assert.ok(performance.now() - startMs < 5000);
     assert.match(report.outside[0]?.what ?? '', new RegExp(`peer of QP ${numbers[0]}, QP 77, is not in the recording`));
     assert.ok(report.skipped > 0);

@@ -25,7 +25,7 @@ export interface ReplayOptions {
   /** Default: the recorded one, if the provider has it, or its first. */
   readonly device?: string | undefined;
   /** How long a completion may take; then it is reported as missing. */
-  readonly patienceMs?: number;
+  readonly completionTimeoutMs?: number;
   readonly maxMemoryBytes?: number;
   readonly signal?: AbortSignal;
 }
@@ -34,7 +34,7 @@ type CallOf<Name extends RecordedCall['call']> = Extract<RecordedCall, { readonl
 type Making = Extract<RecordedCall, { readonly call: `create${string}` | 'openDevice' | 'registerMr' }>;
 
 const ROWS_AT_ONCE = 256;
-const DEFAULT_PATIENCE_MS = 5000;
+const DEFAULT_COMPLETION_TIMEOUT_MS = 5000;
 const DEFAULT_MAX_MEMORY_BYTES = 1024 ** 3;
 
 /** Rejects with a RecordingError at the first invalid line. */
@@ -55,10 +55,10 @@ class Player implements Disposable {
   #deviceName = '';
 
   constructor(options: ReplayOptions) {
-    const { maxMemoryBytes = DEFAULT_MAX_MEMORY_BYTES, patienceMs = DEFAULT_PATIENCE_MS } = options;
+    const { maxMemoryBytes = DEFAULT_MAX_MEMORY_BYTES, completionTimeoutMs = DEFAULT_COMPLETION_TIMEOUT_MS } = options;
     this.#options = options;
     this.#world = new ReplayWorld(maxMemoryBytes);
-    this.#completions = new ReplayCompletions(this.#world, this.#report, patienceMs);
+    this.#completions = new ReplayCompletions(this.#world, this.#report, completionTimeoutMs);
   }
 
   finish(): ReplayReport {

@@ -22,7 +22,7 @@ const ALIVE_CHECK_NS = 10_000_000;
 const NAP_NS = 1e9;
 
 interface CallObserver {
-  /** The doorbell was taken while a call waited: somebody must attend to what it was rung for. */
+  /** The doorbell was taken while a call waited: the connection must attend to what it was rung for. */
   onRung(): void;
   /** The backend is gone. */
   onGone(): void;

@@ -8,7 +8,7 @@ import type { Completion } from '../index.ts';
 import { startPeer } from './fixtures/other-process.ts';
 import { linkedWires, openSoftPair, wires } from './fixtures/soft-pair.ts';
 
-/** Within which a death must be noticed. */
+/** Within which the end of a peer must be detected. */
 const DETECT_MS = 100;
 const bounded = { timeout: 30_000 };
 
@@ -138,7 +138,7 @@ describe('a peer process', () => {
         batch.write(2, card.address + 128, card.rkey).sge(...end.at(0, 64));
         batch.read(3, card.address + 128, card.rkey).sge(...end.at(1024, 64));
       });
-      // Well beyond the time in which a death would have been noticed.
+      // Well beyond the time in which the end of a peer would have been detected.
       const startMs = performance.now();
       while (performance.now() - startMs < 3 * DETECT_MS) {
         assert.equal(qp.state, 'RTS');

@@ -192,7 +192,7 @@ describe('fault plans', () => {
           .send(3),
       );
       assert.deepEqual(await left.sentStatuses(2), ['2:RETRY_EXC_ERR', '3:WR_FLUSH_ERR']);
-      await until('the other end to notice', () => right.qp.state === 'ERR');
+      await until('the other end to detect it', () => right.qp.state === 'ERR');
       assert.deepEqual(await right.receivedStatuses(), ['1:WR_FLUSH_ERR']);
     });
   }

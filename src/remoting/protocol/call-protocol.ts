@@ -36,7 +36,7 @@ export const areaWord = {
   replySequence: 32,
   replyStatus: 33,
   resultCount: 34,
-  /** Set by the backend before it sleeps; cleared by whoever wakes it. */
+  /** Set by the backend before it sleeps; cleared by the side that ends the sleep. */
   backendSleeps: 48,
   /** Set by the guest before it sleeps on a call; cleared by the backend. */
   guestWaits: 64,
