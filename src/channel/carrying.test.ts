@@ -1,4 +1,4 @@
-// Two sides joined in one process: every byte arrives, ends and resets come in their place, on each wire.
+// Two sides joined in one process: every byte arrives, and ends and resets in their order, on each wire.
 
 import assert from 'node:assert/strict';
 import { constants } from 'node:os';
@@ -21,19 +21,19 @@ function talk(programs: readonly Program[], bytes: number): void {
 for (const wire of wires) {
   const devices = [`soft-${wire}`];
   describe(`a channel over ${wire}`, () => {
-    test('a call that nobody takes is reset', async () => {
+    test('a client whose server is refused is reset', async () => {
       await using joined = await Joined.up({ devices });
       joined.acceptor.refusal = constants.errno.ECONNREFUSED;
-      const client = await joined.call();
+      const client = await joined.connectClient();
       client.toSend = 3000;
       await joined.until('the program is reset', () => client.error !== '');
       assert.equal(client.error, 'ECONNRESET');
       await joined.assertNothingIsLeft();
     });
 
-    test('a call to a server that does not listen any more is reset', async () => {
+    test('a client whose server does not listen any more is reset', async () => {
       await using joined = await Joined.up({ devices });
-      const client = await joined.call(joined.acceptor);
+      const client = await joined.connectClient(joined.acceptor);
       joined.dialer.listener.close();
       await joined.until('the program is reset', () => client.error !== '');
       await joined.assertNothingIsLeft();
@@ -73,7 +73,7 @@ for (const wire of wires) {
       await joined.assertNothingIsLeft();
     });
 
-    test('a server that speaks and resets before its daemon knows that it took the call is heard, too', async () => {
+    test('bytes of a server that resets before its daemon knows that it accepted arrive, too', async () => {
       await using joined = await Joined.up({ devices });
       const [client, server] = await joined.connect();
       server.toSend = 6000;
@@ -100,7 +100,7 @@ for (const wire of wires) {
         }
         if (before === 'an end') server.socket.shutdownSend();
         server.reset();
-        // The daemon looks at its rings before it looks at the sockets.
+        // The daemon reads its rings before it handles events of sockets.
         for (const session of acceptor.sessions) session.turn();
         acceptor.isPaused = false;
         await joined.until('the client is reset', () => client.error !== '');

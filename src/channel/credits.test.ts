@@ -1,4 +1,4 @@
-// Credits: nobody sends more than was granted, memory has a limit, and whoever is read can always go on.
+// Credits: no side sends more than was granted, memory has a limit, and a stream that is read can always go on.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -90,7 +90,7 @@ describe('the window of a sender', () => {
 });
 
 describe('the window of a receiver', () => {
-  test('more than was granted is noticed, to the byte', () => {
+  test('a byte more than was granted is refused', () => {
     const window = new ReceiveWindow(new MemoryBudget(1 << 20), 8192, 65_536);
     assert.equal(window.receive(8192), true);
     assert.equal(window.receive(1), false);
@@ -98,7 +98,7 @@ describe('the window of a receiver', () => {
     assert.equal(window.receive(1), true);
   });
 
-  test('it is never more than its most, however quick the program is', () => {
+  test('it never exceeds its limit, however quick the program is', () => {
     const window = new ReceiveWindow(new MemoryBudget(1 << 24), 8192, 65_536);
     let granted = window.tell();
     let received = 0;
@@ -125,7 +125,7 @@ describe('the window of a receiver', () => {
 });
 
 describe('streams that share a budget', () => {
-  test('nobody sends more than was granted, and memory is short by no more than the least of each', () => {
+  test('no stream sends more than was granted, and memory exceeds the budget by no more than the least of each', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 4096, max: 200_000 }),

@@ -1,12 +1,12 @@
-// Credits: how much each side of a stream may send before it hears more, and the memory that all of that may cost.
+// Credits: how many bytes each side of a stream may send before it is granted more, and the memory that all of that may cost.
 
-/** The least that a stream is granted, however short memory is: it must always be able to go on. */
+/** The least that a stream is granted, however short memory is, so that it can always go on. */
 export const LEAST_WINDOW_BYTES = 4096;
 
 const TWO_32 = 4_294_967_296;
 const HALF = 0x8000_0000;
 
-/** What this side may still be sent and then must hold, all streams together. */
+/** Bytes that peers may still send to this side, which then has to hold them, for all streams together. */
 export class MemoryBudget {
   readonly limitBytes: number;
   #promisedBytes = 0;
@@ -20,9 +20,9 @@ export class MemoryBudget {
     return this.#promisedBytes;
   }
 
-  /** Promises up to `wanted`: less when memory is short, and never less than the least. */
+  /** Promises up to `wanted` bytes: fewer when memory is short, but at least LEAST_WINDOW_BYTES. */
   promise(wanted: number): number {
-    // A part of what is left, so that the first ones do not get all of it.
+    // A part of what is left, so that the first streams do not get all of it.
     const fair = Math.max(LEAST_WINDOW_BYTES, (this.limitBytes - this.#promisedBytes) / 4);
     const bytes = Math.min(wanted, Math.floor(fair));
     this.#promisedBytes += bytes;
@@ -34,16 +34,16 @@ export class MemoryBudget {
   }
 }
 
-/** What the peer may send on one stream. */
+/** Bytes that the peer may send on one stream. */
 export class ReceiveWindow {
   readonly #budget: MemoryBudget;
   readonly #maxBytes: number;
-  /** Since the start of the stream. */
+  /** All three count from the start of the stream. */
   #granted = 0;
   #received = 0;
   #consumed = 0;
   #windowBytes: number;
-  /** The peer was told of this much. */
+  /** The peer was told of this grant. */
   #told = 0;
 
   constructor(budget: MemoryBudget, firstBytes: number, maxBytes: number) {
@@ -58,13 +58,13 @@ export class ReceiveWindow {
     return this.#received - this.#consumed;
   }
 
-  /** Something was granted that the peer does not know yet, and that it may need soon. */
+  /** A grant is due that the peer has not been told of and may need soon. */
   get isDue(): boolean {
     const news = this.#granted - this.#told;
     return news > 0 && (news >= this.#windowBytes / 2 || this.#told - this.#received < this.#windowBytes / 4);
   }
 
-  /** As it travels. The peer knows it from now on. */
+  /** The grant as it travels, modulo 2^32; it counts as told. */
   tell(): number {
     this.#told = this.#granted;
     return this.#granted % TWO_32;
@@ -81,13 +81,13 @@ export class ReceiveWindow {
     return true;
   }
 
-  /** The program has taken so much. The peer may send as much again, and more if the program is quick. */
+  /** The program has taken so many bytes. The peer may send as many again, and more if the program is quick. */
   consume(bytes: number): void {
     this.#consumed += bytes;
     this.#budget.settle(bytes);
     const open = this.#granted - this.#consumed;
     if (open > this.#windowBytes / 2) return;
-    // Everything that came was taken at once: the window is what holds the sender up.
+    // Everything that came was taken at once: the window is the bottleneck.
     if (this.waitingBytes === 0 && this.#windowBytes < this.#maxBytes) this.#windowBytes = this.#grown();
     const wanted = this.#windowBytes - open;
     this.#granted += this.#budget.promise(wanted);
@@ -105,7 +105,7 @@ export class ReceiveWindow {
   }
 }
 
-/** What this side may send on one stream. */
+/** Bytes that this side may send on one stream. */
 export class SendWindow {
   #limit = 0;
   #sent = 0;
@@ -122,7 +122,7 @@ export class SendWindow {
     this.#sent += bytes;
   }
 
-  /** The peer lets us send so far, as it travels. What is behind us is old news. */
+  /** The peer's grant as it travels. One that is behind what we know is ignored. */
   extend(credit: number): void {
     const more = (((credit - (this.#limit % TWO_32)) % TWO_32) + TWO_32) % TWO_32;
     if (more < HALF) this.#limit += more;

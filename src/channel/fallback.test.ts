@@ -1,4 +1,4 @@
-// Which device carries: the first that works, and not one that only seems to.
+// Which device carries a link: the first that works, and not one that only comes up.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -15,18 +15,18 @@ async function breakOnce(joined: Joined): Promise<string> {
 }
 
 describe('the choice of a device', () => {
-  test('a soft device that speaks the same stands in for a card that is not there', async () => {
+  test('a soft device of the same wire stands in for a card that is missing', async () => {
     await using joined = await Joined.up({ devices: ['soft-roce'], acceptor: { devices: ['card0', 'soft-roce'] } });
     assert.equal(joined.acceptor.sessions[0]?.wire, 'roce');
   });
 
-  test('a wire that comes up, carries nothing and breaks is left for the next, however often it comes up', async () => {
+  test('a device that comes up, carries nothing and breaks is given up for the next, however often it comes up', async () => {
     // Without a clock there are no pings, so nothing is carried.
     await using joined = await Joined.up({ devices: ['soft-roce', 'soft-tcp'] });
     assert.deepEqual([await breakOnce(joined), await breakOnce(joined)], ['roce', 'tcp']);
   });
 
-  test('a wire that has carried something is tried again', async () => {
+  test('a device that has carried something is tried again', async () => {
     await using joined = await Joined.up({ devices: ['soft-roce', 'soft-tcp'] });
     for (let round = 0; round < 4; round++) {
       joined.hasClock = true;

@@ -1,13 +1,13 @@
-// The flusher: sends what the writer has put into our copy of the ring. At once while little is under way; under load it lets
-// records gather until something completes or there is a piece worth sending. There is no timer.
+// The flusher: WRITEs records of our copy of the ring to the peer's. At once while little is under way; under load it lets records
+// gather until a WRITE completes or there is a piece worth sending. There is no timer.
 
 import type { Notifier } from './notifier.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
 import type { Transport } from './transport.ts';
 
-/** Of one WRITE, unless a single record is longer. */
+/** The longest WRITE, unless a single record is longer. */
 const PIECE_BYTES = 128 * 1024;
-/** WRITEs under way for each data queue pair, from which on small pieces wait for company. */
+/** From so many WRITEs under way for each data queue pair on, small pieces wait until there are more records. */
 const BUSY_PER_QP = 4;
 
 export interface FlusherOptions {
@@ -20,8 +20,8 @@ export class Flusher {
   readonly #options: FlusherOptions;
   #flushed: number;
   /**
-   * At the end of the piece. Of a pad, only the first slot is sent: the peer gives the others back as soon as it has that one,
-   * and what came late would stand where it has cleared.
+   * Slots at the end of the piece that are not sent. Of a pad, only the first slot is: the peer gives the others back as soon as it has
+   * read that one, and bytes that came later would stand in slots that it has cleared.
    */
   #unsentSlots = 0;
 
@@ -31,7 +31,7 @@ export class Flusher {
     this.#flushed = ring.position;
   }
 
-  /** Everything from here on is sent (again). */
+  /** Everything from this position on is sent, again where it was sent before. */
   restart(position: number): void {
     this.#flushed = position;
   }
@@ -40,13 +40,13 @@ export class Flusher {
     return this.#flushed !== this.#ring.position;
   }
 
-  /** In shared memory, where records are in their place already: only tells the peer, with one ring for these and for room. */
-  tell(transport: Transport, notifier: Notifier, isRoomNews: boolean): void {
+  /** In shared memory, where records are in place already: only notifies the peer, once for records and for room. */
+  notify(transport: Transport, notifier: Notifier, hasRoom: boolean): void {
     this.#flushed = this.#ring.position;
-    if (notifier.mustNotify() || isRoomNews) transport.postNotification(this.#flushed);
+    if (notifier.mustNotify() || hasRoom) transport.postNotification(this.#flushed);
   }
 
-  /** False when our copy makes no sense any more: the peer could write there. */
+  /** False when our copy has no valid records any more, which only the peer can have brought about. */
   flush(transport: Transport, notifier: Notifier): boolean {
     const ring = this.#ring;
     const { dataQps, pollAfter } = this.#options;
@@ -58,16 +58,16 @@ export class Flusher {
       const end = this.#pieceEnd();
       if (end < 0) return false;
       const sizeBytes = (((end - this.#flushed) >>> 0) - this.#unsentSlots) * ring.geometry.slotBytes;
-      const notice = end === ring.position && notifier.mustNotify() ? end : -1;
-      if (!transport.write(ring.offsetAt(this.#flushed), sizeBytes, notice)) break;
-      if (notice >= 0) notifier.notified(end);
+      const notifyTo = end === ring.position && notifier.mustNotify() ? end : -1;
+      if (!transport.write(ring.offsetAt(this.#flushed), sizeBytes, notifyTo)) break;
+      if (notifyTo >= 0) notifier.notified(end);
       this.#flushed = end;
     }
     transport.submit();
     return true;
   }
 
-  /** Whole records that lie together, and not too much of them; negative where there is none. */
+  /** The end of a piece: whole records that lie together, not too many; negative where there is no valid record. */
   #pieceEnd(): number {
     const ring = this.#ring;
     const { slots, slotBytes } = ring.geometry;

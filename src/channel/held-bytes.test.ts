@@ -1,4 +1,4 @@
-// Bytes that wait for a slow program: they come out as they went in, and buffers go back when they are empty.
+// Held bytes come out as they went in, and buffers go back to the pool when they are empty.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

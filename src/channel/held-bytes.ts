@@ -1,4 +1,4 @@
-// Bytes of a stream whose program is slow: copied out of the ring, so that the ring goes on for the others.
+// Held bytes of a stream whose program is slow: copied out of the ring, so that the ring goes on for other streams.
 
 import type { BufferPool, PooledBuffer } from '../loop/index.ts';
 import { copyMemory, type SharedMemory } from '../native/index.ts';
@@ -6,9 +6,9 @@ import { copyMemory, type SharedMemory } from '../native/index.ts';
 export class HeldBytes {
   readonly #pool: BufferPool;
   readonly #buffers: PooledBuffer[] = [];
-  /** Of the first buffer: bytes before this were taken. */
+  /** In the first buffer: bytes before this were taken. */
   #start = 0;
-  /** Of the last buffer: bytes up to here are filled. */
+  /** In the last buffer: bytes up to here are filled. */
   #end = 0;
   #count = 0;
 
@@ -37,7 +37,7 @@ export class HeldBytes {
     this.#count += sizeBytes;
   }
 
-  /** The first bytes that lie together: `memory`, `offset` and `size` are theirs. */
+  /** Memory of the first bytes that lie together; `offset` and `size` are of the same bytes. */
   get memory(): SharedMemory {
     return this.#buffers[0].memory;
   }

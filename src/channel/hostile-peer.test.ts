@@ -1,4 +1,4 @@
-// A peer that breaks the rules of the rings: it is found out, its streams end, and a session beside it does not notice.
+// A peer that makes protocol errors: they are detected, its streams end, and a session beside it is not affected.
 
 import assert from 'node:assert/strict';
 import { constants } from 'node:os';
@@ -46,7 +46,7 @@ async function play(trick: Trick, devices = ['soft-shm']): Promise<string[]> {
   return joined.acceptor.protocolErrors;
 }
 
-describe('a peer that breaks the rules', () => {
+describe('a peer that makes protocol errors', () => {
   const tricks: readonly [string, Trick, RegExp][] = [
     ['data of a stream that was never opened', (link) => put(link, data, 2, 10), /data of stream 2, which is not open/],
     [
@@ -54,11 +54,11 @@ describe('a peer that breaks the rules', () => {
       (link) => put(link, shut, 2),
       /kind 6 of stream 2, which is not open/,
     ],
-    ['an answer that nobody asked for', (link) => put(link, opened, 1, 0, 10), /kind 3 of stream 1, which is not open/],
+    ['an OPENED that nobody asked for', (link) => put(link, opened, 1, 0, 10), /kind 3 of stream 1, which is not open/],
     ['a refusal that nobody asked for', (link) => put(link, refused, 1), /kind 4 of stream 1, which is not open/],
-    ['a call without addresses', (link) => put(link, open, 2, 8, 8192), /stream 2 is opened without its addresses/],
-    ['a call without credit', (link) => put(link, open, 2, 40), /stream 2 is opened without its addresses/],
-    ['a call with a name that is ours to give', (link) => openOne(link, 3), /stream 3 is opened a second time/],
+    ['an OPEN without addresses', (link) => put(link, open, 2, 8, 8192), /stream 2 is opened without its addresses/],
+    ['an OPEN without credit', (link) => put(link, open, 2, 40), /stream 2 is opened without its addresses/],
+    ['an OPEN with an id of ours', (link) => openOne(link, 3), /stream 3 is opened a second time/],
     [
       'a name that is used twice',
       (link) => {
@@ -100,14 +100,14 @@ describe('a peer that breaks the rules', () => {
     ],
   ];
   for (const [name, trick, reason] of tricks) {
-    test(`${name} is a lie`, async () => {
+    test(`${name} is a protocol error`, async () => {
       const protocolErrors = await play(trick);
       assert.equal(protocolErrors.length, 1);
       assert.match(protocolErrors[0], reason);
     });
   }
 
-  test('what may have crossed with our own end is no lie', async () => {
+  test('records that may have crossed with our own end are no protocol error', async () => {
     const protocolErrors = await play((link) => {
       put(link, credit, 2, 0, 5);
       put(link, reset, 2);
@@ -116,7 +116,7 @@ describe('a peer that breaks the rules', () => {
     assert.deepEqual(protocolErrors, []);
   });
 
-  test('a flood of calls is refused one by one', async () => {
+  test('a flood of OPENs is refused one by one', async () => {
     const protocolErrors = await play((link) => {
       for (let index = 0; index < 400; index++) openOne(link, index * 2);
     });
@@ -124,7 +124,7 @@ describe('a peer that breaks the rules', () => {
   });
 
   for (const position of [2000, 0xffff_ffff]) {
-    test(`an index of ${position} is a lie`, async () => {
+    test(`an index of ${position} is a protocol error`, async () => {
       await using joined = await Joined.up({ devices: ['soft-tcp'] });
       const { memory, outgoing } = joined.acceptor.sessions[0]?.link ?? assert.fail();
       storeRelease(
@@ -138,7 +138,7 @@ describe('a peer that breaks the rules', () => {
     });
   }
 
-  test('who overwrites what is on its way to it is found out when that is sent again', async () => {
+  test('a peer that overwrites records on their way to it is detected when those are sent again', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
     const [, server] = await joined.connect();
     const { outgoing, memory } = joined.acceptor.sessions[0]?.link ?? assert.fail();

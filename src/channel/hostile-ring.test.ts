@@ -1,4 +1,4 @@
-// A ring whose other end is a stranger: whatever stands there, it is a record that makes sense, nothing, or a problem in words.
+// A ring whose other end is hostile: whatever stands there is a valid record, nothing, or a protocol error in words.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -39,7 +39,7 @@ function assertSane({ incoming }: RingPair): void {
   assert.ok(stream >= 0 && value >= 0 && credit >= -1 && credit <= 0xffff_ffff);
 }
 
-describe('a ring that a stranger writes', () => {
+describe('a ring that a hostile peer writes', () => {
   const protocolErrors: readonly [string, Parameters<typeof forge>[1], RegExp][] = [
     ['a sequence that is not due', { sequence: 9 }, /record 9 where 1 is due/],
     ['no kind', { kind: 0 }, /of kind 0/],
@@ -55,7 +55,7 @@ describe('a ring that a stranger writes', () => {
     ['a pad with bytes', { kind: recordKinds.pad, slots: 32, size: 8 }, /of 32 slots/],
   ];
   for (const [name, fields, problem] of protocolErrors) {
-    test(`${name} is a problem`, () => {
+    test(`${name} is a protocol error`, () => {
       using pair = new RingPair(geometry, true);
       forge(pair, fields);
       assert.equal(pair.incoming.next(), nexts.broken);
@@ -64,7 +64,7 @@ describe('a ring that a stranger writes', () => {
     });
   }
 
-  test('slots that end past the ring are a problem, though they are few', () => {
+  test('slots that end past the ring are a protocol error, though they are few', () => {
     using pair = new RingPair(geometry, true);
     for (let count = 0; count < 30; count++) pair.write(recordKinds.ping, 0, new Uint8Array());
     while (pair.incoming.next() === nexts.record);
@@ -73,7 +73,7 @@ describe('a ring that a stranger writes', () => {
     assert.match(pair.incoming.problem, /of 3 slots, 2 before the end/);
   });
 
-  test('a record without its trailing sequence has not arrived', () => {
+  test('a record without the proof behind its payload has not arrived', () => {
     using pair = new RingPair(geometry, true);
     forge(pair, { kind: recordKinds.data, size: 20 });
     assert.deepEqual([pair.incoming.next(), pair.incoming.hasNext], [nexts.nothing, true]);
@@ -81,7 +81,7 @@ describe('a ring that a stranger writes', () => {
     assert.equal(pair.incoming.next(), nexts.record);
   });
 
-  test('a header is believed and doubted only when all of it is there, byte by byte', () => {
+  test('a header is judged only when all of it is there, byte by byte', () => {
     for (const earlier of [0, 0xab, 0xff]) {
       const start = { position: 0, sequence: 0x7654_3210, salt: 0x0123_4567 };
       using pair = new RingPair(geometry, false, start);
@@ -98,7 +98,7 @@ describe('a ring that a stranger writes', () => {
     }
   });
 
-  test('what is changed after the look changes nothing', () => {
+  test('a header that changes after it was read changes nothing', () => {
     using pair = new RingPair(geometry, true);
     pair.write(recordKinds.data, 6, new Uint8Array(20));
     assert.equal(pair.incoming.next(), nexts.record);
@@ -107,7 +107,7 @@ describe('a ring that a stranger writes', () => {
     assert.deepEqual([pair.incoming.size, pair.incoming.stream, pair.incoming.cursor], [20, 6, 1]);
   });
 
-  test('no contents at all bring about anything but a record, nothing or a problem, within the ring', () => {
+  test('any contents are a record, nothing or a protocol error, within the ring', () => {
     const header = fc.record({
       kind: fc.oneof(word, fc.integer({ min: 1, max: 10 })),
       stream: word,
@@ -137,8 +137,8 @@ describe('a ring that a stranger writes', () => {
   });
 });
 
-describe('a ring that a stranger reads', () => {
-  test('an index past what was written, or behind what was read, is seen to be a lie', () => {
+describe('a ring that a hostile peer reads', () => {
+  test('an index past what was written, or behind what was read, is refused', () => {
     fc.assert(
       fc.property(fc.nat({ max: 20 }), fc.nat({ max: 20 }), word, (count, read, claim) => {
         using pair = new RingPair(geometry, true);
@@ -152,7 +152,7 @@ describe('a ring that a stranger reads', () => {
     );
   });
 
-  test('records that it has overwritten are not moved, and not taken for records', () => {
+  test('records that the peer has overwritten are not moved, and not taken for records', () => {
     for (const slots of [0, 5, 33, 0xffff_ffff]) {
       using pair = new RingPair(geometry, true);
       using other = new RingPair(geometry, true);
@@ -163,7 +163,7 @@ describe('a ring that a stranger reads', () => {
     }
   });
 
-  test('it cannot begin a new connection with what it has never been sent', () => {
+  test('the peer cannot begin a new transport with a position that was never written', () => {
     using pair = new RingPair(geometry, true);
     pair.write(recordKinds.ping, 0, new Uint8Array());
     assert.equal(pair.outgoing.restart(2, readerModes.events), false);

@@ -1,4 +1,4 @@
-// The ring the peer writes: each record is looked at once, checked in full, and believed only then.
+// The ring that the peer writes: each record is copied out and checked in full before it is used.
 
 import { loadAcquire, type SharedMemory } from '../native/index.ts';
 import {
@@ -27,12 +27,12 @@ export class IncomingRing {
   readonly #slotWords: number;
   readonly #salt: number;
   #sequence: number;
-  /** Up to here records were looked at, */
+  /** Up to here records were read, */
   #cursor: number;
-  /** and up to here given back. */
+  /** and up to here their slots were given back. */
   #position: number;
 
-  // The record that `next` found: copies, because the peer may change its memory at any time.
+  // The header of the record that `next` found: copied, because the peer may change the ring at any time.
   kind = 0;
   stream = 0;
   size = 0;
@@ -63,7 +63,7 @@ export class IncomingRing {
     return this.#position;
   }
 
-  /** Slots looked at since the start. */
+  /** Slots read since the start. */
   get cursor(): number {
     return this.#cursor;
   }
@@ -74,19 +74,21 @@ export class IncomingRing {
 
   /** Whether the next record has begun to arrive. */
   get hasNext(): boolean {
+    // Partner: OutgoingRing.#publish. For CoherentNotifier this load comes after its store of `sleeps`.
     return loadAcquire(this.#words, (this.#base >>> 2) + (this.#cursor & this.#mask) * this.#slotWords) !== 0;
   }
 
-  /** Looks at the next record. Its payload stays where it is until `release`. */
+  /** Reads the next record. Its payload stays where it is until `release`. */
   next(): number {
     const words = this.#words;
-    // All of the ring was looked at: what stands there is the first of these records, not the next one.
+    // All of the ring was read and nothing given back: the record that stands there is the first of these, not the next one.
     if ((this.#cursor - this.#position) >>> 0 === this.geometry.slots) return nexts.nothing;
     const start = (this.#base >>> 2) + (this.#cursor & this.#mask) * this.#slotWords;
     // Partner: OutgoingRing.#publish, in the peer's process or by way of the wire.
     const sequence = loadAcquire(words, start);
     if (sequence === 0) return nexts.nothing;
-    // A header that is still being copied into our memory says nothing yet, not even by its sequence.
+    // A header that is still being copied into our memory cannot be judged, not even by its sequence. Partner: OutgoingRing.commit, which
+    // writes both proofs before the sequence; on a wire they arrive in any order, hence two loads of their own.
     const whole = proofOf(sequence, this.#salt);
     if (loadAcquire(words, start + recordWords.proof) !== whole) return nexts.nothing;
     if (sequence !== this.#sequence) return this.#broken(`record ${sequence} where ${this.#sequence} is due`);
@@ -117,20 +119,20 @@ export class IncomingRing {
     return nexts.record;
   }
 
-  /** Everything that was looked at may be overwritten: nobody needs its payload any more. */
+  /** Gives back the slots of all records that were read: nobody needs their payload any more. */
   release(): void {
     const words = this.#words;
     const base = this.#base >>> 2;
     const end = this.#cursor;
-    // Before the indexer tells the peer: the next record there is recognised by not being 0.
+    // Plain stores are enough: the peer uses these slots only after Indexer.publish, whose store comes later and is a release.
     for (let at = this.#position; at !== end; at = (at + 1) >>> 0)
       words[base + (at & this.#mask) * this.#slotWords] = 0;
     this.#position = end;
   }
 
   /**
-   * Before the peer sends again what was not read: what has come of it is forgotten. All of it, and not only where records
-   * begin: the trailing sequence of a record that came before would make one believe in the same record while it arrives.
+   * Clears the ring before the peer sends again what was not read. All of it, and not only where records begin: the proof of a record
+   * that came before would make the same record look whole while it arrives again.
    */
   wipe(): void {
     this.#words.fill(0, this.#base >>> 2, (this.#base >>> 2) + this.geometry.slots * this.#slotWords);

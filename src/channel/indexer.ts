@@ -1,4 +1,4 @@
-// The indexer: tells the peer how far its ring was read, seldom enough to cost nothing and often enough to never stop it.
+// The indexer: tells the peer how far its ring was read, seldom enough to cost little and often enough that the writer never stops.
 
 import { storeRelease } from '../native/index.ts';
 import type { IncomingRing } from './incoming-ring.ts';
@@ -6,9 +6,9 @@ import { controlWords } from './region-layout.ts';
 
 /** How the peer's control words are reached. */
 export interface ControlPath {
-  /** In place, where the peer's region is mapped: its control words of the ring that we read. */
+  /** The peer's control words of the ring that we read, where its region is mapped. */
   readonly words: Uint32Array | undefined;
-  /** Posts both words; `isNotification` wakes the peer for it. False when the queue is full: try again. */
+  /** WRITEs both words; `isNotification` wakes the peer for them. False when the queue is full: try again later. */
   postControl(readPosition: number, readerMode: number, isNotification: boolean): boolean;
 }
 
@@ -28,12 +28,12 @@ export class Indexer {
     return (this.#ring.position - this.#published) >>> 0 >= this.#threshold;
   }
 
-  /** Something was read that the peer was not told of. */
-  get hasNews(): boolean {
+  /** The peer has not been told of everything that was read. */
+  get isBehind(): boolean {
     return this.#ring.position !== this.#published;
   }
 
-  /** The peer was told how far we are in another way. */
+  /** The peer was told how far we have read by the handshake. */
   told(position: number): void {
     this.#published = position;
   }
@@ -41,7 +41,7 @@ export class Indexer {
   publish(path: ControlPath, readerMode: number): void {
     const { position } = this.#ring;
     if (path.words !== undefined) {
-      // Partner: OutgoingRing.refresh at the peer. The slots were cleared before.
+      // Partner: OutgoingRing.refresh at the peer, which then writes slots that were cleared before this store.
       storeRelease(path.words, controlWords.readPosition, position);
     } else if (!path.postControl(position, readerMode, false)) {
       return;

@@ -88,7 +88,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   readonly #flusher: Flusher;
   readonly #reader: Reader;
   readonly #indexer: Indexer;
-  readonly #pages: HugeRings;
+  readonly #hugeRings: HugeRings;
   #transport: Transport | undefined;
   #notifier: Notifier | undefined;
   #isClosed = false;
@@ -121,7 +121,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.#flusher = new Flusher(this.outgoing, options);
     this.#reader = new Reader(this.incoming, context.ranges, this);
     this.#indexer = new Indexer(this.incoming);
-    this.#pages = new HugeRings(this.memory, geometry);
+    this.#hugeRings = new HugeRings(this.memory, geometry);
   }
 
   get isUp(): boolean {
@@ -219,8 +219,8 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
       return 1;
     }
     done += this.#writer.write();
-    const isRoomNews = this.#index(transport, notifier);
-    this.#flush(transport, notifier, isRoomNews);
+    const hasRoom = this.#index(transport, notifier);
+    this.#flush(transport, notifier, hasRoom);
     const before = this.#countedBytes;
     this.#countedBytes = this.#reader.bytes + this.#writer.bytes;
     return done + Math.floor((this.#countedBytes - before) / MANY_BYTES);
@@ -228,7 +228,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
 
   /** True when the peer waits for room, which there is now. */
   #index(transport: Transport, notifier: Notifier): boolean {
-    if (!this.#indexer.isDue && !(this.#indexer.hasNews && notifier.isRoomWanted)) return false;
+    if (!this.#indexer.isDue && !(this.#indexer.isBehind && notifier.isRoomWanted)) return false;
     this.#indexer.publish(transport, notifier.mode);
     return notifier.mustNotifyRoom();
   }
@@ -238,9 +238,9 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     if (this.#transport !== undefined && this.#notifier !== undefined) this.#flush(this.#transport, this.#notifier);
   }
 
-  #flush(transport: Transport, notifier: Notifier, isRoomNews = false): void {
-    if (!this.#flusher.hasWork && !isRoomNews) return;
-    if (transport.window !== undefined) this.#flusher.tell(transport, notifier, isRoomNews);
+  #flush(transport: Transport, notifier: Notifier, hasRoom = false): void {
+    if (!this.#flusher.hasWork && !hasRoom) return;
+    if (transport.window !== undefined) this.#flusher.notify(transport, notifier, hasRoom);
     else if (!this.#flusher.flush(transport, notifier)) {
       this.#events.onBroken('it has overwritten records that were on their way to it', true);
     }
@@ -267,11 +267,11 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   /** Several times a second: huge pages, the index, a ping. */
   beat(nowNs: number): void {
     if (this.#transport === undefined || this.#notifier === undefined) return;
-    this.#pages.consider(this.incoming.number, this.#reader.bytes);
+    this.#hugeRings.consider(this.incoming.number, this.#reader.bytes);
     // In shared memory the peer's copy is written instead.
-    if (this.#transport.window === undefined) this.#pages.consider(this.outgoing.number, this.#writer.bytes);
+    if (this.#transport.window === undefined) this.#hugeRings.consider(this.outgoing.number, this.#writer.bytes);
     // However few records were read: what the peer's status says of its ring is then true.
-    if (this.#indexer.hasNews) this.#indexer.publish(this.#transport, this.#notifier.mode);
+    if (this.#indexer.isBehind) this.#indexer.publish(this.#transport, this.#notifier.mode);
     this.#pingSentNs = nowNs;
     this.#writer.enqueuePing(recordKinds.ping, (nowNs / 1000) >>> 0);
   }

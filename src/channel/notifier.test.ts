@@ -1,4 +1,4 @@
-// No wake-up is lost: every interleaving of the two sides is looked at, and what the models leave out is missed by them.
+// No wake-up is lost in any interleaving of the two sides, and a model that leaves out one step loses one.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -30,7 +30,7 @@ class Coherent implements Disposable {
   readonly outgoing = new OutgoingRing(geometry, 0, this.#writerMemory);
   readonly writer: CoherentNotifier;
   readonly reader: CoherentNotifier;
-  /** Of ring 0, where its writer looks and where its reader looks. */
+  /** Control words of ring 0: those that its writer loads, and those that its reader loads. */
   readonly atWriter = words(this.#writerMemory, 0);
   readonly atReader = words(this.#readerMemory, 0);
 
@@ -120,7 +120,7 @@ describe('sleeping in shared memory', () => {
       using real = new Coherent();
       real.atWriter[readerMode] = mode;
       const sleeps = mode === readerModes.sleeps;
-      const start: CoherentState = { ...coherentStart, sleeps, written: 1, writerAt: 'look for sleeps' };
+      const start: CoherentState = { ...coherentStart, sleeps, written: 1, writerAt: 'load sleeps' };
       const end = run(
         start,
         (state) => stepWriter(state, 1, ''),
@@ -154,7 +154,7 @@ describe('sleeping in shared memory', () => {
       using real = new Coherent();
       real.atReader[writerWaits] = waits ? 1 : 0;
       assert.equal(real.reader.isRoomWanted, waits);
-      const start: CoherentState = { ...coherentStart, waits, isBusy: true, readerAt: 'look for waits' };
+      const start: CoherentState = { ...coherentStart, waits, isBusy: true, readerAt: 'load waits' };
       const end = run(
         start,
         (state) => stepReader(state, ''),

@@ -1,16 +1,16 @@
-// The notifier: how a lane that has nothing to do goes to sleep without missing what its peer writes meanwhile.
+// The notifier: lets a lane that has nothing to do sleep without missing what its peer writes meanwhile.
 //
-// In shared memory (`CoherentNotifier`) the two sides meet in two words. The reader stores `sleeps`, then looks at the ring
-// once more; the writer stores its record, then looks for `sleeps`. All four are sequentially consistent, so at least one
-// of them sees the other's store: either the reader does not sleep, or the writer wakes it. The writer takes the word
-// back to `polls` with one exchange, so that a sleeper is woken once, however much is written.
+// In shared memory (`CoherentNotifier`) the two sides meet in two words. The reader stores `sleeps`, then polls the ring once more; the
+// writer stores its record, then loads the reader's mode. All four are sequentially consistent, so at least one of them sees the other's
+// store: either the reader does not sleep, or the writer wakes it. The writer takes the word back to `polls` with one exchange, so that a
+// sleeper is woken once, however much is written.
 //
-// Across a wire (`WireNotifier`) words arrive late, so that does not hold. There the reader is in one of two modes, which the
-// writer knows: `events`, in which every flush ends with a notice, and `polls`, in which none does. Only the way back from
-// `polls` to `events` is delicate: what was written before the writer heard of it had no notice. So that change is itself
-// sent with a notice, and the writer answers it with one if it has written more than it has notified. Sleeping needs
-// `events` and nothing else. A notice may come before the records it is about, which take other queue pairs: it says up to
-// where they go, and the reader does not sleep until it has come there.
+// Across a wire (`WireNotifier`) words arrive late, so that does not hold. There the reader is in one of two modes, which the writer
+// knows: `events`, in which every flush ends with a notification, and `polls`, in which none does. Only the way back from `polls` to
+// `events` is delicate: records that were written before the writer got the new mode had no notification. So that change is itself sent
+// with a notification, and the writer answers it with one if it has written more than it has notified of. Sleeping needs `events` and
+// nothing else. A notification may arrive before its records, which take other queue pairs: it tells their end, and the reader does not
+// sleep until it has read up to there.
 
 import { compareExchange, loadAcquire, storeRelease } from '../native/index.ts';
 import type { IncomingRing } from './incoming-ring.ts';
@@ -19,15 +19,15 @@ import type { OutgoingRing } from './outgoing-ring.ts';
 import { controlWords, readerModes } from './region-layout.ts';
 
 export interface Notifier {
-  /** What this side, as the reader, has told the peer. */
+  /** The mode that this side, as the reader, has told the peer. */
   readonly mode: number;
-  /** After records were put where the peer sees them: whether it must be told. */
+  /** After records were put where the peer sees them: whether the peer must be notified. */
   mustNotify(): boolean;
-  /** The peer was told of everything up to here. */
+  /** The peer was notified of everything up to this position. */
   notified(position: number): void;
-  /** The peer told us: records up to here are there or on their way. */
+  /** The peer notified us: records up to this position are there or on their way. */
   onNotification(position: number): void;
-  /** The peer's control words came with a notice. True when it must be told of something. */
+  /** The peer's control words came with a notification. True when the peer must be notified of something. */
   onControlNotification(): boolean;
   /** True when the lane may block: whatever is written from now on wakes it. */
   prepareSleep(path: ControlPath): boolean;
@@ -52,9 +52,9 @@ export interface CoherentWords {
 export class CoherentNotifier implements Notifier {
   readonly #incoming: IncomingRing;
   readonly #outgoing: OutgoingRing;
-  /** Of our region: what the peer, as the reader of our ring, says. */
+  /** In our region: where the peer, as the reader of our ring, stores its mode. */
   readonly #own: Uint32Array;
-  /** Of the peer's region: where we say it. */
+  /** In the peer's region: where we store our mode. */
   readonly #peer: Uint32Array;
   /** The same for writers that wait for room. */
   readonly #ownWait: Uint32Array;
@@ -74,6 +74,7 @@ export class CoherentNotifier implements Notifier {
   }
 
   mustNotify(): boolean {
+    // After the record was stored. Partner: `prepareSleep` at the peer.
     if (loadAcquire(this.#own, controlWords.readerMode) !== readerModes.sleeps) return false;
     const was = compareExchange(this.#own, controlWords.readerMode, readerModes.sleeps, readerModes.polls);
     return was === readerModes.sleeps;
@@ -88,20 +89,23 @@ export class CoherentNotifier implements Notifier {
   }
 
   prepareSleep(): boolean {
+    // Before the ring is polled once more. Partner: `mustNotify` at the peer.
     storeRelease(this.#peer, controlWords.readerMode, readerModes.sleeps);
     if (!this.#incoming.hasNext) return true;
     storeRelease(this.#peer, controlWords.readerMode, readerModes.polls);
     return false;
   }
 
-  /** The same bargain: we store `waits`, then look at the index; the reader stores the index, then looks for `waits`. */
+  /** The same argument: we store `waits`, then load the index; the reader stores the index, then loads `waits`. */
   prepareRoomWait(): boolean {
+    // Partner: `isRoomWanted` at the peer.
     storeRelease(this.#peerWait, controlWords.writerWaits, 1);
     const before = this.#outgoing.peerPosition;
     return this.#outgoing.refresh() && this.#outgoing.peerPosition === before;
   }
 
   get isRoomWanted(): boolean {
+    // Partner: `prepareRoomWait` at the peer.
     return loadAcquire(this.#ownWait, controlWords.writerWaits) !== 0;
   }
 
@@ -112,23 +116,23 @@ export class CoherentNotifier implements Notifier {
   }
 
   awake(): void {
-    // Woken by something else: the writer need not bother.
+    // Woken by something else: the writer need not ring. Partner: `mustNotify` at the peer.
     if (loadAcquire(this.#peer, controlWords.readerMode) === readerModes.sleeps) {
       storeRelease(this.#peer, controlWords.readerMode, readerModes.polls);
     }
   }
 }
 
-/** Turns in a row with records, until notifications cost more than they are worth. */
+/** After so many turns with records in a row, notifications cost more than polling. */
 const BUSY_TURNS = 64;
 
 export class WireNotifier implements Notifier {
   readonly #incoming: IncomingRing;
   readonly #outgoing: OutgoingRing;
   #mode: number = readerModes.events;
-  /** Of the outgoing ring: the peer was told of everything before. */
+  /** In the outgoing ring: the peer was notified of everything before this position. */
   #notified: number;
-  /** Of the incoming ring: records up to here are on their way. */
+  /** In the incoming ring: records up to this position are on their way. */
   #due: number;
   #busyTurns = 0;
 
@@ -144,7 +148,7 @@ export class WireNotifier implements Notifier {
   }
 
   mustNotify(): boolean {
-    // Whatever else a stranger writes there is taken for `events`.
+    // Any other number that the peer writes there is taken for `events`.
     return this.#outgoing.readerMode !== readerModes.polls && this.#notified !== this.#outgoing.position;
   }
 
@@ -153,8 +157,8 @@ export class WireNotifier implements Notifier {
   }
 
   onNotification(position: number): void {
-    // No further ahead than the ring is long: a peer that lies only keeps us from sleeping soundly. And never back: notices
-    // of several queue pairs overtake each other.
+    // No further ahead than the ring is long: a wrong position only keeps us from sleeping. And never back: notifications of several
+    // queue pairs overtake each other.
     const { cursor, geometry } = this.#incoming;
     const isNews = ((position - this.#due) | 0) > 0 || ((cursor - this.#due) | 0) > 0;
     if (isNews && (position - cursor) >>> 0 <= geometry.slots) this.#due = position;
@@ -168,7 +172,7 @@ export class WireNotifier implements Notifier {
     const { cursor } = this.#incoming;
     if (this.#incoming.hasNext) return false;
     this.#busyTurns = 0;
-    // What was read without a notice is not waited for.
+    // Records that were read without a notification are not waited for.
     if ((cursor - this.#due) >>> 0 < 0x8000_0000) this.#due = cursor;
     if (this.#mode !== readerModes.events) {
       if (!path.postControl(this.#incoming.position, readerModes.events, true)) return false;
@@ -177,7 +181,7 @@ export class WireNotifier implements Notifier {
     return this.#due === cursor;
   }
 
-  /** The index comes as a plain WRITE: the lane looks for it now and then. */
+  /** The index comes as a plain WRITE, which wakes nobody: the lane naps and polls it. */
   prepareRoomWait(): boolean {
     return false;
   }

@@ -1,4 +1,4 @@
-// The ring this side writes: records are reserved, filled where they stand, and committed in order.
+// The ring that this side writes: records are reserved, filled in place, and committed in order.
 
 import { copyMemory, loadAcquire, type SharedMemory, storeRelease } from '../native/index.ts';
 import {
@@ -24,7 +24,7 @@ export class OutgoingRing {
   /** Where the bytes go: the peer's region where it is mapped, else our own. */
   #memory: SharedMemory;
   #words: Uint32Array;
-  /** Of our own region: the peer writes here how far it has read. */
+  /** Control words in our own region: the peer writes there how far it has read. */
   readonly #control: Uint32Array;
   readonly #base: number;
   readonly #mask: number;
@@ -32,7 +32,7 @@ export class OutgoingRing {
   readonly #salt: number;
   #position: number;
   #sequence: number;
-  /** The last that the peer said and that was believed. */
+  /** The last read position of the peer that was checked. */
   #peerPosition: number;
 
   constructor(geometry: Geometry, number: RingNumber, own: SharedMemory, start = ringStart) {
@@ -63,7 +63,7 @@ export class OutgoingRing {
     return this.#sequence;
   }
 
-  /** From where on the peer may still need it. */
+  /** From here on the peer may still need the records. */
   get peerPosition(): number {
     return this.#peerPosition;
   }
@@ -73,8 +73,8 @@ export class OutgoingRing {
   }
 
   /**
-   * From now on records are written into other memory of the same layout; what the peer has not read goes along. False
-   * when the records there make no sense any more, which a peer that could write there may have brought about.
+   * From now on records are written into other memory of the same layout; records that the peer has not read are moved along. False
+   * when those are no valid records any more, which only a peer that can write there brings about.
    */
   moveTo(memory: SharedMemory): boolean {
     if (memory === this.#memory) return true;
@@ -85,13 +85,13 @@ export class OutgoingRing {
       at = (at + slots) >>> 0;
     }
     const words = new Uint32Array(memory.buffer);
-    // Counted, not copied: where the peer has read, it has cleared them.
+    // Sequences are counted, not copied: where the peer has read, it has cleared them.
     let sequence = sequenceBefore(this.#sequence, count);
     for (let at = this.#peerPosition; at !== this.#position; ) {
       const slots = this.slotsAt(at);
       if (slots === 0) return false;
       const offset = this.offsetAt(at);
-      // The sequence last: the peer may be looking.
+      // The sequence last, because the peer may be polling. Partner: IncomingRing.next.
       copyMemory(memory, offset + 4, this.#memory, offset + 4, slots * this.#slotBytes - 4);
       storeRelease(words, offset >>> 2, sequence);
       sequence = nextSequence(sequence);
@@ -102,30 +102,31 @@ export class OutgoingRing {
     return true;
   }
 
-  /** Looks how far the peer has read. False when it lies: it cannot have read what was not written. */
+  /** Loads how far the peer has read. False when that cannot be: it is past what was written. */
   refresh(): boolean {
-    // Partner: the indexer's store, or its WRITE. What is behind that position is the writer's again.
+    // Partner: the store in Indexer.publish, or its WRITE. Slots behind that position are the writer's again.
     const read = loadAcquire(this.#control, controlWords.readPosition);
     return this.advance(read);
   }
 
-  /** The peer says that it has read so far. */
+  /** The peer told that it has read so far. */
   advance(read: number): boolean {
     if ((read - this.#peerPosition) >>> 0 > this.usedSlots) return false;
     this.#peerPosition = read;
     return true;
   }
 
-  /** What the reader wants to be told; it may be anything, the reader being a stranger. */
+  /** What the reader wants to be told: any number, until it is checked. */
   get readerMode(): number {
-    // Partner: the store in Notifier. In shared memory, our record was stored before this load, and the reader looks for
-    // records after its store: one of the two sees the other.
+    // Partner: the store in Notifier.prepareSleep, or its WRITE. In shared memory our record was stored before this load, and the reader
+    // polls for records after its store: one of the two sees the other.
     return loadAcquire(this.#control, controlWords.readerMode);
   }
 
-  /** For a new connection of the two: the peer has said that it has read so far, and what it wants is as at the start. */
+  /** For a new transport: the peer told in the handshake how far it has read, and its mode is the first one again. */
   restart(read: number, mode: number): boolean {
     if (!this.advance(read)) return false;
+    // Nobody else uses the control words now: no transport is connected. Partner: `refresh` and `readerMode` above.
     storeRelease(this.#control, controlWords.readPosition, read);
     storeRelease(this.#control, controlWords.readerMode, mode);
     return true;
@@ -200,7 +201,7 @@ export class OutgoingRing {
   }
 
   #publish(start: number, slots: number): void {
-    // Last of the record: in the peer's memory, whoever sees the sequence sees all of it. Partner: IncomingRing.next.
+    // Last of the record: in the peer's memory, a load that sees the sequence sees all of the record. Partner: IncomingRing.next.
     storeRelease(this.#words, start, this.#sequence);
     this.#position = (this.#position + slots) >>> 0;
     this.#sequence = nextSequence(this.#sequence);
@@ -216,8 +217,8 @@ export class OutgoingRing {
   }
 
   /**
-   * Slots of the record at a position, by what stands in `memory`; 0 when that makes no sense, which a peer that can
-   * write there may have brought about.
+   * Slots of the record at a position, as `memory` has it; 0 when that is no valid number, which only a peer that can write there brings
+   * about.
    */
   slotsAt(position: number): number {
     const slots = this.#words[(this.offsetAt(position) >>> 2) + recordWords.slots];

@@ -1,21 +1,22 @@
-// The reader: takes records out of the incoming ring and hands their payload to programs, several with one call.
+// The reader: takes records out of the incoming ring and sends their payload to programs, several with one system call.
 
 import type { RangeList } from '../native/index.ts';
 import { type IncomingRing, nexts } from './incoming-ring.ts';
 import { recordKinds } from './record-layout.ts';
 import type { Stream } from './stream.ts';
 
-/** Records that one link may read before the others of the lane have their turn. */
+/** Records that one link may read before other links of the lane have their turn. */
 const MAX_RECORDS = 256;
 /**
- * And bytes, about: the peer hears of room and credit while there is more to read. With all of a ring at a time, the two lanes
- * would take turns instead of working at once; with much less they wake each other too often.
+ * And about so many bytes, so that the peer is told of room and credit while there is more to read. With all of a ring at a time, the
+ * two lanes would take turns instead of working at once; with much less they wake each other too often.
  */
 const MAX_BYTES = 1 << 20;
 
-/** What records are about; the link decides. All return a problem in words, or ''. */
+/** The link, as its reader sees it. */
 export interface ReaderEvents {
   streamOf(id: number): Stream | undefined;
+  /** Handles a control record. Returns a protocol error in words, or ''. */
   onRecord(kind: number, id: number): string;
 }
 
@@ -23,7 +24,7 @@ export class Reader {
   readonly #ring: IncomingRing;
   readonly #events: ReaderEvents;
   readonly #ranges: RangeList;
-  /** Records of one stream that go out with the next call. */
+  /** Records of one stream that are sent with the next system call. */
   #gathered = 0;
   #gatheredBytes = 0;
   #stream: Stream | undefined;
@@ -43,7 +44,7 @@ export class Reader {
     this.#hold = (stream, sent) => this.#holdRest(stream, sent);
   }
 
-  /** How many records were read; negative when the peer breaks the rules, and `problem` says how. */
+  /** Returns how many records were read; negative at a protocol error, which `problem` tells. */
   read(): number {
     const ring = this.#ring;
     let count = 0;
@@ -65,7 +66,7 @@ export class Reader {
 
   #handle(kind: number, id: number, size: number): string {
     if (kind !== recordKinds.data) {
-      // What comes before must be with the program, or held for it.
+      // Data before a control record must be sent to the program first, or held for it.
       this.#send();
       return kind === recordKinds.pad ? '' : this.#events.onRecord(kind, id);
     }
@@ -78,7 +79,7 @@ export class Reader {
     if (ring.credit >= 0) stream.onCredit(ring.credit);
     this.bytes += size;
     if (size === 0) return '';
-    // The credit may have led to a broken socket.
+    // The credit may have led to the end of the socket.
     if (stream.takesAtOnce) {
       this.#stream = stream;
       this.#ranges.set(this.#gathered, ring.memory, ring.payloadOffset, size);

@@ -1,10 +1,10 @@
-// The receives of a transport, one for each notice that may come: shared by its queue pairs where the device can.
+// The receives of a transport, one for each notification that may come: in a shared receive queue where the device has one.
 
 import { UnsupportedError } from '../errors.ts';
 import { type Pd, type Qp, ReceiveBatch, type Srq } from '../verbs/index.ts';
 
 export class Receives implements Disposable {
-  /** Undefined: each queue pair has receives of its own. */
+  /** Undefined where each queue pair has receives of its own. */
   readonly srq: Srq | undefined;
   readonly #count: number;
   readonly #batch: ReceiveBatch;
@@ -22,7 +22,7 @@ export class Receives implements Disposable {
     else this.srq.post(this.#batch);
   }
 
-  /** One was used. */
+  /** Posts one again that was used. */
   repost(qp: Qp, wrId: number): void {
     this.#batch.clear();
     this.#batch.receive(wrId);

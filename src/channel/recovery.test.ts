@@ -1,4 +1,4 @@
-// What breaks under load: nothing is lost, repeated or put in another order; and who does not come back is not waited for.
+// Transports that break under load: nothing is lost, repeated or reordered; and a peer that does not come back is not waited for.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -57,7 +57,7 @@ describe('a peer that is gone', () => {
     );
   });
 
-  test('it is noticed by pings that stay unanswered', async () => {
+  test('is detected by pings that stay unanswered', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'], dialer: impatient, acceptor: impatient });
     const [client] = await joined.connect();
     joined.hasClock = true;
@@ -68,7 +68,7 @@ describe('a peer that is gone', () => {
     await joined.assertNothingIsLeft();
   });
 
-  test('a side that was up when the offer came, and then hears nothing more, gives up, too', async () => {
+  test('a side that was up when the offer came, and gets no message after it, gives up, too', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'], acceptor: { recoveryNs: 1e8 } });
     const [, server] = await joined.connect();
     joined.breakOne(0);
@@ -81,7 +81,7 @@ describe('a peer that is gone', () => {
     await joined.assertNothingIsLeft();
   });
 
-  test('one that started again is another: its streams are reset, new ones work', async () => {
+  test('after a new incarnation its streams are reset, and new ones work', async () => {
     await using joined = await Joined.up();
     const programs = await talkers(joined, 4);
     await underWay(joined, programs);
@@ -93,7 +93,7 @@ describe('a peer that is gone', () => {
     await assertAllWhole(joined, await talkers(joined, 2));
   });
 
-  test('one that forgot the session is joined anew', async () => {
+  test('a peer that does not know the session any more gets a new one', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
     const programs = await talkers(joined, 2);
     await underWay(joined, programs);
@@ -185,21 +185,21 @@ describe('a control connection that is gone', () => {
   }
 });
 
-describe('a program that calls while the two recover', () => {
-  test('is carried as soon as they are joined again', async () => {
+describe('a client that connects while a session recovers', () => {
+  test('is carried as soon as the session is up again', async () => {
     await using joined = await Joined.up({ devices: ['soft-tcp'] });
     joined.isControlUp = false;
     joined.breakOne(0);
     joined.hasClock = true;
     await joined.until('it is missed', () => joined.dialer.sessions[0]?.state === 'recovering');
-    const client = await joined.call();
+    const client = await joined.connectClient();
     client.toSend = BYTES;
     client.ending = 'shut';
     for (let turns = 0; turns < 50; turns++) await joined.turn();
     assert.equal(client.error, '');
     joined.isControlUp = true;
     for (const session of joined.sessions) session.peerUp(true);
-    const server = await joined.answer(client);
+    const server = await joined.acceptServer(client);
     server.toSend = BYTES;
     server.ending = 'shut';
     await assertAllWhole(joined, [client, server]);

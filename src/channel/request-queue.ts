@@ -1,4 +1,4 @@
-// The requests of one queue pair: those that are gathered for the next post, and how many are under way.
+// The send requests of one queue pair: a batch for the next post, and how many are under way.
 
 import { type Qp, SendBatch } from '../verbs/index.ts';
 
@@ -6,7 +6,7 @@ export class RequestQueue implements Disposable {
   readonly qp: Qp;
   readonly batch: SendBatch;
   readonly #sendRequests: number;
-  /** Requests so far; the number of the last one is also its work request's. */
+  /** Requests so far; the number of the last one is also its work request id. */
   posted = 0;
   completed = 0;
 
@@ -25,7 +25,7 @@ export class RequestQueue implements Disposable {
     return this.posted - this.completed < this.#sendRequests;
   }
 
-  /** Posts what was gathered. Empty, or why that did not go. */
+  /** Posts the batch. Returns '' or what went wrong. */
   post(): string {
     const { batch, qp } = this;
     const { count } = batch;
@@ -37,7 +37,7 @@ export class RequestQueue implements Disposable {
       problem = error instanceof Error ? error.message : String(error);
     }
     batch.clear();
-    // There was room by our own count, so a queue that is full is a queue that has stopped.
+    // There was room by our own count, so a queue that is full has stopped.
     return problem !== '' || taken === count ? problem : `queue pair ${qp.number} takes no more requests`;
   }
 

@@ -1,4 +1,4 @@
-// Both ends of a ring: what goes in comes out, once, in order and whole, whatever was in the memory before.
+// Both ends of a ring: records come out once, in order and whole, whatever was in the memory before.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -45,7 +45,7 @@ const start = fc.record({
 
 function imitation(size: number, sequence: number): Uint8Array {
   const words = new Uint32Array(Math.ceil(size / 4)).fill(sequence);
-  // A header that would be believed: kind, stream, size, slots.
+  // A header that would be valid: kind, stream, size, slots.
   for (let at = 7; at + 4 < words.length; at += 16) words.set([sequence, 5, 1, 4, 1], at);
   return new Uint8Array(words.buffer).slice(0, size);
 }
@@ -93,7 +93,7 @@ describe('the geometry of a ring', () => {
     assert.equal(regionBytes(geometry), 128 + 2 * ringBytes);
   });
 
-  test('the trailing sequence of a record is in its last slot, behind its payload', () => {
+  test('the proof behind the payload of a record is in its last slot', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1_000_000 }), fc.constantFrom(64, 256, 4096), (size, slotBytes) => {
         const slots = slotsFor(size, slotBytes);
@@ -149,7 +149,7 @@ describe('a ring', () => {
     });
   }
 
-  test('bytes of an earlier lap never stand for the end of a record that is still under way', () => {
+  test('bytes of an earlier round are never taken for the proof of a record that is still under way', () => {
     using pair = new RingPair(geometry, false, { position: 0, sequence: 1, salt: 0x1234_5678 });
     // A program that knows which sequence comes here the next time around.
     for (let index = 0; index < 8; index++) pair.write(recordKinds.data, 2, imitation(MOST, 9));

@@ -1,4 +1,4 @@
-// Names of streams: never two of one name, and none that is taken for an earlier one.
+// Stream ids: never two streams of one id, and none that is taken for an earlier one.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { MAX_STREAMS, StreamTable } from './stream-table.ts';
 
 describe('a table of streams', () => {
-  test('has an end, and no name beyond it', () => {
+  test('has a limit, and no id beyond it', () => {
     const table = new StreamTable<{ id: number }>(true);
     const first = { id: table.allocate() };
     table.set(first);
@@ -16,7 +16,7 @@ describe('a table of streams', () => {
     assert.notEqual(table.allocate(), first.id);
   });
 
-  test('the two sides give names that are not mistaken for each other', () => {
+  test('the ids of the two sides are not mistaken for each other', () => {
     const [dialer, acceptor] = [new StreamTable<{ id: number }>(true), new StreamTable<{ id: number }>(false)];
     const [ours, theirs] = [{ id: dialer.allocate() }, { id: acceptor.allocate() }];
     assert.notEqual(ours.id, theirs.id);
@@ -28,7 +28,7 @@ describe('a table of streams', () => {
     assert.deepEqual([...dialer], [ours, theirs]);
   });
 
-  test('a name that is free again rests, and comes back as another one', () => {
+  test('an index that is free again rests, and comes back with another generation', () => {
     fc.assert(
       fc.property(fc.array(fc.nat({ max: 9 }), { maxLength: 400 }), (picks) => {
         const table = new StreamTable<{ id: number }>(false);

@@ -1,6 +1,6 @@
-// Names of streams: which are open, and which may be used again without being taken for an earlier one.
+// The table of streams by stream id: which ids are in use, and which may be used again without being taken for an earlier stream.
 //
-//   stream   | generation, 16 bits | index, 15 bits | 1 when the side that answered opened it |
+//   stream id | generation, 16 bits | index, 15 bits | 1 when the accepting side opened it |
 
 export const MAX_STREAMS = 32_768;
 
@@ -9,7 +9,7 @@ export class StreamTable<Stream extends { readonly id: number }> {
   readonly #ours: (Stream | undefined)[] = [];
   readonly #theirs: (Stream | undefined)[] = [];
   readonly #generations = new Uint16Array(MAX_STREAMS);
-  /** Indexes of ours that are free: a queue in a ring, so that each rests as long as possible. */
+  /** Free indexes of ours, first in first out, so that each rests as long as possible. */
   readonly #free: number[] = [];
   #freeHead = 0;
   #count = 0;
@@ -22,7 +22,7 @@ export class StreamTable<Stream extends { readonly id: number }> {
     return this.#count;
   }
 
-  /** A name for a stream that this side opens; -1 when there are too many. */
+  /** An id for a stream that this side opens; -1 when there are too many. */
   allocate(): number {
     let index = this.#ours.length;
     if (this.#freeHead < this.#free.length) {
@@ -39,7 +39,7 @@ export class StreamTable<Stream extends { readonly id: number }> {
     return ((this.#generations[index] << 16) | (index << 1) | this.#openerBit) >>> 0;
   }
 
-  /** Whether the peer may open a stream of this name now. */
+  /** Whether the peer may open a stream with this id now. */
   isFreeForPeer(id: number): boolean {
     return (id & 1) !== this.#openerBit && this.#theirs[(id >>> 1) & 0x7fff] === undefined;
   }
@@ -55,7 +55,7 @@ export class StreamTable<Stream extends { readonly id: number }> {
     return stream !== undefined && stream.id === id ? stream : undefined;
   }
 
-  /** Neither side will name it again. */
+  /** Neither side will write a record of the stream any more. */
   delete(stream: Stream): void {
     const { id } = stream;
     if (this.get(id) !== stream) return;

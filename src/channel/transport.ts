@@ -1,4 +1,4 @@
-// The transport of a link: a region, an index queue pair and some for data, on any device. It can be made anew at any time.
+// The transport of a link: a registered region, one queue pair for the index and some for data, on any device.
 
 import { MillraceError, UnsupportedError } from '../errors.ts';
 import { Fd, type SharedMemory } from '../native/index.ts';
@@ -32,15 +32,15 @@ export interface TransportOptions {
   readonly requestsPerPost: number;
   readonly receives: number;
   readonly sharedReceiveQueue: boolean;
-  /** Of the rings. */
+  /** Slot size of the rings. */
   readonly slotBytes: number;
-  /** Of the port's table, where that has it; otherwise the device's choice. */
+  /** Index in the port's GID table; default: the device's choice. */
   readonly gidIndex?: number | undefined;
-  /** At most; otherwise the port's. */
+  /** The greatest path MTU; default: the port's. */
   readonly mtu?: number | undefined;
 }
 
-/** What each side tells the other of its transport. */
+/** What each side must know of the other's transport. */
 export interface TransportOffer {
   /** The index queue pair first. */
   readonly qps: readonly QpEndpoint[];
@@ -52,17 +52,17 @@ export interface TransportEvents {
   onNotification(position: number): void;
   /** The control words changed. */
   onControlNotification(): void;
-  /** It does not work any more. Told once. */
+  /** The transport does not work any more. Called once. */
   onFailure(reason: string): void;
 }
 
-/** Retries of about a second in all: recovery then takes over. */
+/** The retries take about a second in all; then the session recovers. */
 const ACK_TIMEOUT_CODE = 15;
 const RETRIES = 6;
 const INDEX_QP = 0;
 const POLL_ROWS = 64;
 const MAP_MS = 2000;
-/** Every one of the index queue's requests is signalled now and then, so that its places come free. */
+/** One in so many requests of the index queue pair is signaled, so that their places in the queue come free. */
 const INDEX_SIGNAL_EVERY = 16;
 
 export class Transport implements ControlPath, Disposable {
@@ -128,7 +128,7 @@ export class Transport implements ControlPath, Disposable {
     }
     this.offer = { qps: this.#queues.map(({ qp }) => endpointOf(qp, options)), region: this.#mr.remote() };
     this.#receives.fill(this.#queues.map(({ qp }) => qp));
-    // Where nothing is posted, no completion tells that a queue pair has died.
+    // Where nothing is posted, no completion tells of a queue pair in ERR.
     const onFatal = ({ qpNumber, reason }: { readonly qpNumber: number; readonly reason: string }): void => {
       if (this.#byNumber.has(qpNumber)) this.fail(reason);
     };
@@ -141,7 +141,7 @@ export class Transport implements ControlPath, Disposable {
     return this.device.info.transport;
   }
 
-  /** Climbs to RTS. The peer may write from now on, and hears us once it has climbed, too. */
+  /** Brings the queue pairs to RTS. The peer may write from now on; what we write arrives once its queue pairs are in RTR. */
   connect(remote: TransportOffer): void {
     const { gidIndex, slotBytes } = this.#options;
     const options = { timeout: ACK_TIMEOUT_CODE, retryCount: RETRIES, rnrRetry: 7, minRnrTimer: 1, maxRdAtomic: 1 };
@@ -152,7 +152,7 @@ export class Transport implements ControlPath, Disposable {
         throw new MillraceError('MILLRACE_ERR_FAILED', `the peer has ${remote.qps.length} queue pairs`);
       }
       const mtu = Math.min(local.mtu, peer.mtu);
-      // What follows a record's end in its last slot must not come later than the end itself.
+      // The bytes behind a record in its last slot must not arrive later than the record's proof.
       if (mtu < slotBytes) {
         const advice = 'set channel.slotBytes to no more';
         throw new MillraceError(
@@ -176,7 +176,7 @@ export class Transport implements ControlPath, Disposable {
       }
       this.#window = this.#undo.use(window);
       const { doorbellFd } = this.#queues[INDEX_QP].qp;
-      // One of our own: the queue pair may lose its at any time.
+      // A duplicate: the queue pair may close its own at any time.
       if (doorbellFd !== undefined) this.#doorbell = this.#undo.use(new Fd(doorbellFd).duplicate());
       if (window.offset !== 0 || window.memory.sizeBytes < window.sizeBytes) {
         throw new MillraceError('MILLRACE_ERR_FAILED', `the peer's region begins at ${window.offset} of its memory`);
@@ -193,12 +193,12 @@ export class Transport implements ControlPath, Disposable {
     return this.#window;
   }
 
-  /** What the peer rings where memory is mapped; edge-triggered. */
+  /** The doorbell that the peer rings where memory is mapped; edge-triggered. */
   get doorbell(): Fd | undefined {
     return this.#doorbell;
   }
 
-  /** The two queue pairs find each other in their own time. */
+  /** Retries until the two queue pairs have found each other. */
   async #mapRemote(): Promise<RemoteWindow> {
     const { rkey, address, sizeBytes } = this.#remote;
     const { qp } = this.#queues[INDEX_QP];
@@ -226,7 +226,8 @@ export class Transport implements ControlPath, Disposable {
   postControl(readPosition: number, readerMode: number, isNotification: boolean): boolean {
     const queue = this.#queues[INDEX_QP];
     if (!this.#isUsable || !queue.hasRoom) return false;
-    // What is under way reads these words when it leaves: it then tells newer news, which does no harm.
+    // Plain stores: the device reads them when it carries out the WRITE. One that is under way may read these newer words, which does no
+    // harm. Partner: OutgoingRing.refresh and readerMode at the peer, by way of the wire.
     this.#ownWords[controlWords.readPosition] = readPosition;
     this.#ownWords[controlWords.readerMode] = readerMode;
     const at = controlOffset(this.#readRing);
@@ -255,8 +256,8 @@ export class Transport implements ControlPath, Disposable {
     if (!queue.hasRoom) this.poll();
     if (!this.#isUsable) return false;
     if (!queue.hasRoom) {
-      // A notice that is not sent is never asked for again.
-      this.fail('the peer does not answer notices');
+      // A notification that is not sent is never asked for again.
+      this.fail('the peer acknowledges no notifications');
       return false;
     }
     this.notificationsOut++;
@@ -265,7 +266,7 @@ export class Transport implements ControlPath, Disposable {
     return this.#post(queue);
   }
 
-  /** Requests of data that have not completed. */
+  /** WRITEs of data that have not completed. */
   get inFlight(): number {
     let count = 0;
     for (let index = 1; index < this.#queues.length; index++) count += this.#queues[index].inFlight;
@@ -273,20 +274,20 @@ export class Transport implements ControlPath, Disposable {
   }
 
   /**
-   * Adds a WRITE of our copy of a range to the peer's, on the next data queue pair; `notice` is the position to tell with
-   * it, or negative. False when all queues are full. `submit` sends it off.
+   * Adds a WRITE of our copy of a range to the peer's, on the next data queue pair. `notifyTo` is the position that the peer is notified
+   * of with it, or negative. False when all queues are full. `submit` posts it.
    */
-  write(offset: number, sizeBytes: number, notice: number): boolean {
+  write(offset: number, sizeBytes: number, notifyTo: number): boolean {
     const queue = this.#dataQueue();
     if (queue === undefined) return false;
     const { batch } = queue;
     const to = this.#remote.address + offset;
-    // Which of a batch is the last one is not known yet: see `submit`.
-    if (notice < 0) {
+    // Only the last one of a batch is signaled, and which that is is not known yet: see `submit`.
+    if (notifyTo < 0) {
       batch.write(++queue.posted, to, this.#remote.rkey, 0);
     } else {
       this.notificationsOut++;
-      batch.writeWithImm(++queue.posted, to, this.#remote.rkey, notice, sendFlags.solicited);
+      batch.writeWithImm(++queue.posted, to, this.#remote.rkey, notifyTo, sendFlags.solicited);
     }
     batch.sge(this.#mr.lkey, this.#mr.address + offset, sizeBytes);
     return true;
@@ -303,7 +304,7 @@ export class Transport implements ControlPath, Disposable {
     }
   }
 
-  /** Handles what has completed. Cheap when nothing has. */
+  /** Handles completions. Cheap when there are none. */
   poll(): void {
     if (this.#hasFailed) return;
     for (;;) {
@@ -327,7 +328,7 @@ export class Transport implements ControlPath, Disposable {
     this.#events.onFailure(reason);
   }
 
-  /** For tests, and for what breaks on purpose. */
+  /** Breaks the queue pairs on purpose, for tests and soaks. */
   breakQps(): void {
     for (const { qp } of this.#queues) if (qp.state !== 'RESET') qp.modify('ERR');
     this.fail('broken on purpose');
@@ -385,7 +386,7 @@ export class Transport implements ControlPath, Disposable {
   }
 }
 
-/** What the peer sends to must be what we send from. */
+/** The GID that the peer sends to must be the one that we send from. */
 function endpointOf(qp: Qp, { gidIndex, mtu }: TransportOptions): QpEndpoint {
   const local = localQpEndpoint(qp);
   const gid = gidIndex === undefined ? undefined : qp.pd.device.port().gids[gidIndex];

@@ -1,4 +1,4 @@
-// The devices of a lane: each is opened once, and opened anew after it has gone.
+// The devices of a lane: each is opened once, and again after it has gone.
 
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';

@@ -1,10 +1,10 @@
-// What a lane tells people of its links and connections.
+// The status of a lane's links and connections.
 
 import type { Link, Session, Stream, StreamInfo } from '../channel/index.ts';
 import { type Address, formatAddress } from '../native/index.ts';
 import type { ConnectionStatus, LinkStatus } from '../status/index.ts';
 
-/** As a program of this host sees it: its own end first. */
+/** Both addresses as the program of this host sees them: its own first. */
 export function endsOf({ isOpener, client, original }: StreamInfo): readonly [Address, Address] {
   return isOpener ? [client, original] : [original, client];
 }

@@ -1,4 +1,4 @@
-// A lane as the main thread sees it: messages there and back, questions with answers, an orderly end.
+// A lane as the main thread sees it: messages in both directions, questions with answers, an orderly end.
 
 import { Worker } from 'node:worker_threads';
 import { MillraceError } from '../errors.ts';
@@ -8,7 +8,7 @@ import type { FromLane, LaneReport, LaneSettings, ToLane } from './messages.ts';
 
 const isSource = import.meta.url.endsWith('.ts');
 const program = new URL(isSource ? './worker.ts' : './worker.js', import.meta.url);
-/** A lane that does not end by itself so soon is ended. */
+/** A lane that has not ended after this time is terminated. */
 const CLOSE_MS = 3000;
 
 type Answer = Extract<FromLane, { kind: 'answer' }>;
@@ -23,7 +23,7 @@ export class LaneThread implements AsyncDisposable {
   #isOver = false;
   #isClosing = false;
 
-  /** Resolves when the lane's doors are open. `onMessage` hears all but answers; `onDeath`: it ended by itself. */
+  /** Resolves when the lane accepts clients. `onMessage` gets all messages but answers; `onDeath`: the lane ended by itself. */
   static async start(
     settings: Omit<LaneSettings, 'wakeFd'>,
     onMessage: (message: FromLane) => void,
@@ -72,7 +72,7 @@ export class LaneThread implements AsyncDisposable {
       this.#ready.reject(new MillraceError('MILLRACE_ERR_FAILED', `start lane ${this.index}: ${reason}`));
       if (!this.#isClosing) onDeath(reason);
     });
-    // Whoever starts it awaits this; if nobody does any more, it is no news.
+    // `start` awaits it; a rejection after that is no error.
     this.#ready.promise.catch(() => {});
   }
 
@@ -90,7 +90,7 @@ export class LaneThread implements AsyncDisposable {
     return (await this.#ask('connections'))?.connections ?? [];
   }
 
-  /** Resolves when everything that was told before is heard. */
+  /** Resolves when the lane has handled all messages before this one. */
   async settled(): Promise<void> {
     await this.#ask('nothing');
   }

@@ -1,4 +1,4 @@
-// From the config to what a session wants to know.
+// The options of sessions, from the config.
 
 import { HEADER_BYTES, type SessionOptions, slotsFor } from '../channel/index.ts';
 import type { LaneSettings } from './messages.ts';
@@ -9,7 +9,7 @@ const NS_PER_SECOND = 1_000_000_000;
 export function sessionOptions({ channel, devices, device }: LaneSettings): SessionOptions {
   const { slotBytes, ringBytes, recordBytes } = channel;
   const slots = ringBytes / slotBytes;
-  // A record's payload and what goes with it; a record may be no longer than an eighth of the ring.
+  // With header and proof; a record may be no longer than an eighth of the ring.
   const maxRecordSlots = Math.min(slots / 8, slotsFor(Math.max(recordBytes, HEADER_BYTES), slotBytes));
   return {
     geometry: { slotBytes, slots, maxRecordSlots },

@@ -12,7 +12,7 @@ function portOf(address: Address): number {
   return address.family === 'unix' ? 0 : address.port;
 }
 
-/** One short call, ended by the caller, whose port rests in TIME_WAIT after it. */
+/** One short connection, closed by the client, whose port rests in TIME_WAIT after it. */
 function callOnce(ports: SourcePorts, listener: Socket): Address {
   const socket = Socket.stream('ipv4');
   const local = ports.bind(socket, host);
@@ -53,7 +53,7 @@ describe('source ports', () => {
     assert.throws(() => new SourcePorts().bind(socket, '192.0.2.1'), { code: 'EADDRNOTAVAIL' });
   });
 
-  test('when the kernel has no port left, those of ended calls serve again, and those of open calls do not', () => {
+  test('when the kernel has no port left, those of closed connections are used again, and those of open ones are not', () => {
     using stack = new DisposableStack();
     const listener = stack.use(Socket.stream('ipv4'));
     listener.bind(ip('127.0.0.1', 0));
