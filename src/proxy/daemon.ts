@@ -16,7 +16,7 @@ import {
   type Service,
   Steering,
 } from '../steering/index.ts';
-import { readTlsMaterial } from '../tls/index.ts';
+import { readSecurity } from '../tls/index.ts';
 import { Announcements } from './announcements.ts';
 import { BigSegments } from './big-segments.ts';
 import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
@@ -66,7 +66,7 @@ export class ProxyDaemon implements AsyncDisposable {
     const { node, instance } = config;
     publishDaemon({ what: 'starting', node, instance, detail: '' });
     await using undo = new AsyncDisposableStack();
-    const security = await securityOf(config);
+    const security = await readSecurity(config.tls);
     const etcdSpec = await etcdSpecOf(config);
     const listen = addressesOf(config);
     const parts = await makeParts(config, security, listen, undo);
@@ -115,7 +115,7 @@ export class ProxyDaemon implements AsyncDisposable {
     const { steering, statics, control, etcd, reporter } = this.#parts;
     const next = await read();
     const { reloadable, needRestart } = changedKeys(this.#config, next);
-    const security = await securityOf(next);
+    const security = await readSecurity(next.tls);
     const etcdSpec = await etcdSpecOf(next);
     const rules = daemonRules(next);
     if (reloadable.includes('rules')) steering.setRules(rules);
@@ -311,12 +311,6 @@ function followSubscribers(lanes: Lanes): Disposable {
     lanes.tellAll({ kind: 'subscribe', isSubscribed: isHeard });
   }, SUBSCRIBERS_POLL_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
-}
-
-async function securityOf({ tls }: Config): Promise<ControlSecurity> {
-  if (tls === undefined) return { kind: 'insecure' };
-  const { ca, cert, key } = await readTlsMaterial(tls);
-  return { kind: 'tls', ca: ca.toString(), cert: cert.toString(), key: key.toString() };
 }
 
 function addressesOf({ listen }: Config): readonly Address[] {

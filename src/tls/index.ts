@@ -1,16 +1,7 @@
 // TLS between programs of millrace, and the certificates for it.
 
+export { acceptTls, TLS_FIRST_BYTE } from './accept.ts';
+export { type Dialed, type DialFailure, dial, dialFailure } from './dial.ts';
 export { type LabCaOptions, type LabCertificates, makeLabCertificates } from './lab-ca.ts';
-export {
-  acceptTls,
-  type ControlSecurity,
-  checkSecurity,
-  type Dialed,
-  type DialFailure,
-  dial,
-  dialFailure,
-  nameMismatch,
-  readable,
-  TLS_FIRST_BYTE,
-} from './mutual-tls.ts';
-export { readTlsMaterial, type TlsMaterial } from './tls-material.ts';
+export { type ControlSecurity, checkSecurity, nameMismatch, readSecurity } from './security.ts';
+export { readTlsMaterial } from './tls-material.ts';

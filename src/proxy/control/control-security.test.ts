@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { connect } from 'node:tls';
-import { checkSecurity } from '../../tls/mutual-tls.ts';
+import { checkSecurity } from '../../tls/security.ts';
 import type { ControlSecurity } from './control-spec.ts';
 import { CertificateFolder } from './fixtures/certificates.ts';
 import { freePort, insecure, Party, peer, until } from './fixtures/party.ts';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MillraceError, UsageError } from '../../errors.ts';
-import { type ControlSecurity, dial, dialFailure } from '../../tls/index.ts';
+import { type ControlSecurity, dial, dialFailure, readSecurity } from '../../tls/index.ts';
 import { type Consumer, openReceiver, VortexError } from '../index.ts';
 import { abortable } from './abortable.ts';
 import { type Address, addressText } from './address.ts';
@@ -16,7 +16,7 @@ import { checkTarget, Part } from './part.ts';
 import { hashPrefix, sumSoFar } from './prefix.ts';
 import type { FileOffer, MessageOfKind } from './protocol.ts';
 import { checksumError } from './send.ts';
-import { type FileTransferSettings, type Receipt, securityOf } from './settings.ts';
+import type { FileTransferSettings, Receipt } from './settings.ts';
 import { writeToPipe } from './sink.ts';
 
 const RETRY_MS = 300;
@@ -32,7 +32,7 @@ export interface ReceiveSettings extends FileTransferSettings {
 /** Resolves when the file has its name. */
 export async function receiveFile(settings: ReceiveSettings): Promise<Receipt> {
   const { target, signal, waitMs, onNews } = settings;
-  const security = await securityOf(settings.tls);
+  const security = await readSecurity(settings.tls);
   if (typeof target === 'string' && !(await isFolder(target))) await checkTarget(target, settings.force);
   let deadlineMs = performance.now() + waitMs;
   for (let isFirst = true; ; isFirst = false) {

@@ -2,6 +2,7 @@
 
 import { createHash, type Hash } from 'node:crypto';
 import type { MillraceError } from '../../errors.ts';
+import { readSecurity } from '../../tls/index.ts';
 import { openSender, type Producer, VortexError } from '../index.ts';
 import { abortable } from './abortable.ts';
 import { Acceptor } from './acceptor.ts';
@@ -9,7 +10,7 @@ import type { Address } from './address.ts';
 import type { Conversation } from './conversation.ts';
 import { FileTransferError } from './file-transfer-error.ts';
 import { hashPrefix, sumSoFar } from './prefix.ts';
-import { type FileTransferSettings, type Receipt, securityOf } from './settings.ts';
+import type { FileTransferSettings, Receipt } from './settings.ts';
 import type { Source } from './source.ts';
 
 export interface SendSettings extends FileTransferSettings {
@@ -22,7 +23,7 @@ export interface SendSettings extends FileTransferSettings {
 /** Resolves when a receiver has all of it, under its final name. */
 export async function sendFile(settings: SendSettings): Promise<Receipt> {
   const { signal, waitMs, onNews, timeoutMs } = settings;
-  const security = await securityOf(settings.tls);
+  const security = await readSecurity(settings.tls);
   let { address } = settings;
   let deadline = new AbortController().signal;
   let lastError: unknown;

@@ -1,9 +1,6 @@
 // What both sides of a file transfer can be told, and what they tell while they work.
 
-import { readFile } from 'node:fs/promises';
-import { type ControlSecurity, checkSecurity } from '../../tls/index.ts';
 import type { Strategy, StreamTls } from '../index.ts';
-import { fileError } from './file-transfer-error.ts';
 
 export interface FileTransferSettings {
   /** An RDMA device. Default: TCP at a sender; whatever the sender has at a receiver. */
@@ -35,20 +32,4 @@ export interface Receipt {
   /** Of these: what was there from before. */
   readonly resumedBytes: number;
   readonly sha256: string;
-}
-
-export async function securityOf(tls: StreamTls | undefined): Promise<ControlSecurity> {
-  if (tls === undefined) return { kind: 'insecure' };
-  const [ca = '', cert = '', key = ''] = await Promise.all(
-    [tls.ca, tls.cert, tls.key].map(async (path) => {
-      try {
-        return await readFile(path, 'utf8');
-      } catch (error) {
-        throw fileError(`read ${path}`, error);
-      }
-    }),
-  );
-  const security = { kind: 'tls', ca, cert, key } as const;
-  checkSecurity(security);
-  return security;
 }

@@ -1,7 +1,7 @@
 // Opening the two ends of a stream between hosts.
 
 import { UsageError } from '../../errors.ts';
-import { type ControlSecurity, checkSecurity, readTlsMaterial } from '../../tls/index.ts';
+import { type ControlSecurity, readSecurity } from '../../tls/index.ts';
 import type { BlockQueue } from '../stream/index.ts';
 import { Consumer, checkOptions, createStreamQueue, Producer, type StreamOptions } from '../stream/index.ts';
 import { EngineClient } from './engine/client.ts';
@@ -126,15 +126,7 @@ async function commonSettings({
   if (strategy !== undefined && !strategies.includes(strategy)) {
     throw new UsageError(`strategy ${String(strategy)}: expected one of ${strategies.join(', ')}`);
   }
-  return { timeoutMs, security: await securityOf(tls), peerName: tls?.peerName };
-}
-
-async function securityOf(tls: StreamTls | undefined): Promise<ControlSecurity> {
-  if (tls === undefined) return { kind: 'insecure' };
-  const { ca, cert, key } = await readTlsMaterial(tls);
-  const security = { kind: 'tls', ca: ca.toString(), cert: cert.toString(), key: key.toString() } as const;
-  checkSecurity(security);
-  return security;
+  return { timeoutMs, security: await readSecurity(tls), peerName: tls?.peerName };
 }
 
 /** Without `timeoutMs`: the heartbeat detects a dead peer, so a page fault of the window may wait for any time. */
