@@ -17,7 +17,7 @@ export interface BpfLoadOptions {
   readonly maps?: readonly string[];
 }
 
-export interface BpfNames {
+interface BpfNames {
   readonly programs: readonly string[];
   readonly maps: readonly string[];
 }

@@ -2,7 +2,16 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { addon } from './addon.ts';
-import { EventFd, failAllPagers, failPagersOf, Pager, type PagerOptions, SharedMemory } from './index.ts';
+import {
+  EventFd,
+  failAllPagers,
+  failPagersOf,
+  loadAcquire,
+  Pager,
+  type PagerOptions,
+  SharedMemory,
+  storeRelease,
+} from './index.ts';
 
 const BLOCK = 64 * 1024;
 const POOL = 4;
@@ -42,7 +51,7 @@ class Rig implements Disposable {
   }
 
   set(word: number, value: number): void {
-    Atomics.store(this.ledger.words, word, value);
+    storeRelease(this.ledger.words, word, value);
     this.own.signal();
   }
 
@@ -70,7 +79,7 @@ describe('a pager', () => {
     const bytes = new Uint8Array(rig.pager.buffer);
     rig.set(COMMITTED, 4);
     assert.deepEqual([bytes[5], bytes[BLOCK], bytes[2 * BLOCK + 9], bytes[3 * BLOCK]], [1, 2, 3, 4]);
-    while (Atomics.load(rig.ledger.words, RELEASED) < 2);
+    while (loadAcquire(rig.ledger.words, RELEASED) < 2);
     rig.set(COMMITTED, 6);
     assert.equal(bytes[5 * BLOCK], 2);
     assert.equal(rig.ledger.words[FAILURE], 0);
@@ -80,7 +89,7 @@ describe('a pager', () => {
     using rig = new Rig('producer');
     const bytes = new Uint8Array(rig.pager.buffer);
     bytes.fill(7, 0, 3 * BLOCK);
-    while (Atomics.load(rig.ledger.words, COMMITTED) < 1);
+    while (loadAcquire(rig.ledger.words, COMMITTED) < 1);
     assert.equal(new Uint8Array(rig.pool.buffer)[100], 7);
     assert.equal(bytes[100], 0);
     assert.equal(rig.ledger.words[FAILURE], 4);

@@ -4,6 +4,7 @@
 // mapped twice in a row so that no record is ever in two pieces. Positions only grow; the ring's size is a power of two.
 
 import { addon } from './addon.ts';
+import { loadAcquire } from './atomics.ts';
 import { Fd } from './fd.ts';
 import { check, checkValue } from './result.ts';
 
@@ -25,7 +26,7 @@ export class RingBuffer implements Disposable {
   readonly #mask: number;
   #at: number;
 
-  /** Of a ring buffer map of so many bytes. The descriptor stays the caller's. */
+  /** Of a ring buffer map of so many bytes. The map's descriptor is duplicated. */
   constructor(mapFd: number, sizeBytes: number) {
     using undo = new DisposableStack();
     this.#file = undo.use(new Fd(check(addon.dup(mapFd), 'dup')));
@@ -36,7 +37,8 @@ export class RingBuffer implements Disposable {
     this.#words = new Int32Array(this.#producer.buffer, PAGE);
     this.#bytes = new Uint8Array(this.#producer.buffer, PAGE);
     this.#mask = sizeBytes - 1;
-    this.#at = Atomics.load(this.#position, 0) >>> 0;
+    // Partner: `#advance` of an earlier consumer of the same map.
+    this.#at = loadAcquire(this.#position, 0) >>> 0;
     undo.move();
   }
 
@@ -48,11 +50,11 @@ export class RingBuffer implements Disposable {
   /** Calls `take` with each record there is; its bytes are good during the call. Returns how many there were. */
   consume(take: (bytes: Uint8Array, offset: number, length: number) => void): number {
     let count = 0;
-    // Pairs with the kernel's release of the producer's position: the header is there when the position says so.
-    while (this.#at !== Atomics.load(this.#end, 0) >>> 0) {
+    // Partner: the kernel's release of the producer's position, after it has written the header.
+    while (this.#at !== loadAcquire(this.#end, 0) >>> 0) {
       const start = this.#at & this.#mask;
-      // Pairs with the kernel's exchange of the header when a record is submitted: then the record is complete.
-      const header = Atomics.load(this.#words, start >>> 2) >>> 0;
+      // Partner: the kernel's exchange of the header when a record is submitted: then the record is complete.
+      const header = loadAcquire(this.#words, start >>> 2) >>> 0;
       if ((header & BUSY) !== 0) break;
       const length = header & ~(BUSY | DISCARDED);
       if ((header & DISCARDED) === 0) {
@@ -64,7 +66,7 @@ export class RingBuffer implements Disposable {
     return count;
   }
 
-  /** One atomic addition, because the position has 64 bits: the kernel must never see half of one. */
+  /** One atomic addition, because the position has 64 bits: the kernel must never see half of one. Partner: the kernel's acquire of it, before it reuses the space. */
   #advance(bytes: number): void {
     this.#at = (this.#at + bytes) >>> 0;
     addon.fetchAdd64(this.#consumer.id, 0, bytes, 0);

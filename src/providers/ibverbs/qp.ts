@@ -49,7 +49,7 @@ const HOPS = 64;
 
 /** In ms, when a QP leaves SQD. */
 const DRAIN_WAITS = 50;
-const nobodysWord = new Int32Array(new SharedArrayBuffer(4));
+const unusedWord = new Int32Array(new SharedArrayBuffer(4));
 const { EINVAL } = constants.errno;
 
 /** Attributes that go to the device unchanged. */
@@ -179,7 +179,7 @@ export class IbvQp implements ProviderQp {
   #step(step: Uint8Array, place: Uint8Array): number {
     let result = ibverbs.ibvModifyQp(this.#handle.value, step, place);
     for (let waits = 0; result === -EINVAL && waits < DRAIN_WAITS && this.state === 'SQD'; waits++) {
-      Atomics.wait(nobodysWord, 0, 0, 1);
+      Atomics.wait(unusedWord, 0, 0, 1);
       result = ibverbs.ibvModifyQp(this.#handle.value, step, place);
     }
     return result;

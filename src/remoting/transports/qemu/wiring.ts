@@ -11,7 +11,7 @@ export interface QemuEnds {
 }
 
 /** The descriptors that QEMU inherits; fits the `sharing` of a lab guest. */
-export interface QemuSharing {
+interface QemuSharing {
   readonly memory: { readonly fd: number; readonly sizeBytes: number };
   readonly ports: readonly { readonly name: string; readonly fd: number }[];
   readonly monitorFd: number;
