@@ -52,7 +52,7 @@ export class TrialCgroup implements Disposable {
 
 interface CgroupProbe {
   readonly finding: Finding;
-  /** The caller closes it. Null when none could be made. */
+  /** To be closed after use. Null when none could be created. */
   readonly trial: TrialCgroup | null;
 }
 

@@ -30,7 +30,7 @@ test('a connection that took another path gives an error in place of a figure', 
   const signal = AbortSignal.timeout(30_000);
   await using world = await ProxyWorld.create({ wire: 'shm', signal });
   await using peers = await startPeers(world, signal);
-  const ask = (path: ProxyPath) => (): Promise<number> => peers.run(touchJob, world.door(path), signal);
+  const ask = (path: ProxyPath) => (): Promise<number> => peers.run(touchJob, world.addressOf(path), signal);
   await world.carrying(ask('carried'), signal);
   await assert.rejects(world.measured('carried', ask('plain')), {
     code: 'MILLRACE_ERR_FAILED',

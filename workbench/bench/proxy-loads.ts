@@ -35,8 +35,8 @@ export function peerLoad(kind: PeerJob['kind'], amount: number): StartLoad {
     const peers = await startPeers(world, signal);
     const job = { kind, amount, ms: Math.max(roundMs, LEAST_ROUND_MS) };
     return {
-      connect: (path) => peers.run(touchJob, world.door(path), signal),
-      measure: (path) => peers.run(job, world.door(path), signal),
+      connect: (path) => peers.run(touchJob, world.addressOf(path), signal),
+      measure: (path) => peers.run(job, world.addressOf(path), signal),
       [Symbol.asyncDispose]: () => peers[Symbol.asyncDispose](),
     };
   };

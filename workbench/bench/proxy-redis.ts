@@ -77,7 +77,7 @@ async function startRedisServers({ server }: ProxyWorld): Promise<AsyncDisposabl
 
 function touchRedis(world: ProxyWorld, path: ProxyPath, signal: AbortSignal): Promise<unknown> {
   const load = { tests: ['ping_mbulk'], clients: 1, requests: 1, payloadBytes: 3 } as const;
-  return runRedisBenchmark(world.client, world.doorOf(path), load, signal);
+  return runRedisBenchmark(world.client, world.endpointOf(path), load, signal);
 }
 
 async function requestsPerSecond(
@@ -87,6 +87,6 @@ async function requestsPerSecond(
   signal: AbortSignal,
 ): Promise<number> {
   const load = { tests: ['get', 'set'], ...size, payloadBytes: 2048 } as const;
-  const figures = await runRedisBenchmark(world.client, world.doorOf(path), load, signal);
+  const figures = await runRedisBenchmark(world.client, world.endpointOf(path), load, signal);
   return figures.length / figures.reduce((sum, each) => sum + 1 / each.requestsPerSecond, 0);
 }

@@ -32,7 +32,7 @@ function prepareRest(make: MakeEntrant, wire: Wire, path: ProxyPath): (options: 
     await using undo = new AsyncDisposableStack();
     const world = undo.use(await ProxyWorld.create({ wire, signal }));
     const peers = undo.use(await startPeers(world, signal));
-    await world.carrying(() => peers.run(touchJob, world.door('carried'), signal), signal);
+    await world.carrying(() => peers.run(touchJob, world.addressOf('carried'), signal), signal);
     const ours = await make({ world, peers }, path, options);
     return contestOf(undo, ours);
   };
@@ -50,7 +50,7 @@ export function prepareSlow(wire: Wire, path: ProxyPath): (options: LoadOptions)
 
 const idle: MakeEntrant = async ({ world, peers }, path, { roundMs, signal }) => {
   const job = { kind: 'idle', amount: IDLE_CONNECTIONS, ms: 0 } as const;
-  await world.measured(path, () => peers.run(job, world.door(path), signal));
+  await world.measured(path, () => peers.run(job, world.addressOf(path), signal));
   const pids = world.pids[path];
   return async () => {
     if (path === 'carried') await checkOpen(world);
@@ -83,12 +83,12 @@ function cpuNs(pid: number): number {
 
 /** The memory at rest is read once, before the first stall, so that buffers which daemons keep afterwards count as held. */
 const slow: MakeEntrant = async ({ world, peers }, path, { roundMs, signal }) => {
-  const door = world.door(path);
+  const address = world.addressOf(path);
   const light = { kind: 'rtt', amount: 64, ms: LIGHT_MS } as const;
-  await world.measured(path, () => peers.run(light, door, signal));
+  await world.measured(path, () => peers.run(light, address, signal));
   const holders = { hosts: [world.client, world.server], pids: world.pids[path] };
   const stallMs = roundMs < FULL_ROUND_MS ? STALL_MS.quick : STALL_MS.full;
   const restingBytes = await heldBytes(holders);
   const stall: Stall = { ...holders, peers, offeredMiB: OFFERED_MIB, stallMs, restingBytes, signal };
-  return () => world.measured(path, () => heldMiB(stall, door));
+  return () => world.measured(path, () => heldMiB(stall, address));
 };

@@ -80,14 +80,14 @@ export class ProxyWorld implements PeerHosts, AsyncDisposable {
     this.#undo = undo;
   }
 
-  /** Where the client calls to go by that path. */
-  door(path: ProxyPath): ServerAddress {
+  /** The address that the client connects to for that path. */
+  addressOf(path: ProxyPath): ServerAddress {
     return path === 'haproxy' ? at(this.client, haproxyPorts.near) : at(this.server, serverPorts[path]);
   }
 
-  /** The host and the port of that door, for programs that are started there. */
-  doorOf(path: ProxyPath): { readonly host: Host; readonly port: number } {
-    return { host: path === 'haproxy' ? this.client : this.server, port: this.door(path).port };
+  /** The same as host and port. */
+  endpointOf(path: ProxyPath): { readonly host: Host; readonly port: number } {
+    return { host: path === 'haproxy' ? this.client : this.server, port: this.addressOf(path).port };
   }
 
   /** Connects until that is carried: the daemons have to meet, and to hear of the server. */

@@ -1,4 +1,4 @@
-// `millrace bench`: measures rows of the table of targets.
+// `millrace bench`: measures rows against their rivals.
 
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,15 +24,15 @@ interface Options {
   readonly plot?: string;
 }
 
-/** Quick stays well under 45 s a row. */
+/** With --quick a row takes well under 45 s. */
 const plans = { quick: { rounds: 5, roundMs: 200 }, full: { rounds: 11, roundMs: 1000 } } as const;
 
 export const addBench: AddCommand = (program, { world, finish }) => {
   program
     .command('bench')
-    .description('measure rows of the table of targets against their rivals, in one run')
+    .description('measure benchmarks (rows) against their rivals, in one run')
     .argument('[ids...]', 'ids, groups such as steer, or patterns such as native.* (default: all)')
-    .option('--quick', 'fewer and shorter rounds, under 45 s a row')
+    .option('--quick', 'fewer and shorter rounds, under 45 s per row')
     .option('--list', 'list the ids and what they measure')
     .option('--plot <dir>', 'write an SVG per row into this folder')
     .option('--json', 'print one JSON document')
@@ -74,7 +74,7 @@ function list(rows: readonly Row[], options: Options, world: World): void {
   world.stdout.write(`${table(['id', 'unit', 'better', 'what'], cells).join('\n')}\n`);
 }
 
-/** One line that rewrites itself on a terminal; a line a row elsewhere would only fill logs. */
+/** One line that is rewritten on a terminal; nothing elsewhere, where it would only fill logs. */
 function progress(world: World, text: string): void {
   if (world.stderr.isTTY) world.stderr.write(`\r\x1b[K${text}`);
 }

@@ -1,4 +1,4 @@
-// The commands that exist only in a checkout: they need what the package does not ship.
+// The commands of a checkout: they need files that the package does not contain.
 
 import type { CommandSource } from '../../src/cli/index.ts';
 

@@ -1,4 +1,4 @@
-// `millrace demo`, which is `npm start`: two hosts on this machine, real programs between them, plain and carried.
+// `millrace demo`, which is `npm start`: real programs between two hosts on this machine, over plain TCP and carried.
 
 import { InvalidArgumentError, Option } from 'commander';
 import type { AddCommand, World } from '../../src/cli/index.ts';
@@ -35,13 +35,11 @@ const MIB = 1024 * 1024;
 export const addDemo: AddCommand = (program, { world, finish }) => {
   program
     .command('demo')
-    .description('two hosts on this machine, real programs between them, plain and carried (npm start)')
+    .description('run real programs between two hosts on this machine, over plain TCP and carried (npm start)')
     .addOption(
-      new Option('--wire <wire>', 'what the soft device carries bytes with')
-        .choices(['shm', 'roce', 'tcp'])
-        .default('shm'),
+      new Option('--wire <wire>', 'the wire of the soft device').choices(['shm', 'roce', 'tcp']).default('shm'),
     )
-    .option('--requests <n>', 'redis requests a test', positive, 50_000)
+    .option('--requests <n>', 'redis requests per test', positive, 50_000)
     .option('--clients <n>', 'redis connections', positive, 30)
     .option('--transfer-mib <n>', 'size of the checksummed transfer', positive, 256)
     .option('--once', 'end after the figures instead of waiting for Ctrl-C')
@@ -55,10 +53,10 @@ async function demo(options: Options, world: World): Promise<ExitCode> {
   const say = (text: string): void => void world.stderr.write(`${text}\n`);
   const step = (text: string): void => say(paint('bold', text));
 
-  step('This machine');
+  step('This machine: which features of millrace work here');
   for (const line of featureLines(await diagnose({ signal }), paint)) say(`  ${line}`);
 
-  step('Two hosts');
+  step('Two hosts on this machine, each a network namespace of its own:');
   await using lab = await Lab.create({ hosts: ['client', 'server'], runDir: runDirOf(world), signal });
   const [client, server] = [lab.host('client'), lab.host('server')];
   for (const { name, ipv4, ipv6 } of lab.hosts) say(`  ${name.padEnd(8)}${ipv4.padEnd(14)}${ipv6}`);
@@ -66,18 +64,20 @@ async function demo(options: Options, world: World): Promise<ExitCode> {
   await using transfer = await startTransferServer(server, TRANSFER_PORT, options.transferMib * MIB);
   const servers: DemoServers = { redis, transfer };
   const load = { clients: options.clients, requests: options.requests, payloadBytes };
-  const what = `redis-benchmark (${options.clients} connections, 2 KiB values) and ${options.transferMib} MiB with a checksum`;
+  const what = `redis-benchmark (${options.clients} connections, values of 2 KiB) and a checksummed transfer of ${options.transferMib} MiB`;
 
-  step(`Plain TCP: ${what}`);
+  step(`Plain TCP: measuring ${what}`);
   const plain = await measure(client, servers, load, signal);
 
-  step(`A daemon on each host, over the soft device's ${options.wire} wire: the same programs, unchanged`);
+  step(
+    `Carried: a daemon on each host, joined by the soft device's ${options.wire} wire; measuring the same programs, unchanged`,
+  );
   await using pair = await CarriedPair.start({ client, server, devices: [`soft-${options.wire}`], signal });
   await pair.carrying(2, signal);
   const carried = await measure(client, servers, load, signal);
   const status = await pair.client.api.status();
   if (status.verdicts.carried === undefined || status.verdicts.carried === 0) {
-    say(paint('red', '  nothing was carried: look at the reasons with millrace conn'));
+    say(paint('red', '  no connection was carried; millrace conn shows the reasons'));
     return exitCode.failed;
   }
 
@@ -90,14 +90,14 @@ async function demo(options: Options, world: World): Promise<ExitCode> {
   for (const line of compared(plain, carried)) world.stdout.write(`  ${line}\n`);
   for (const line of carriedLines(status)) say(`  ${line}`);
   if (options.once) return exitCode.ok;
-  step('It stays up until Ctrl-C. In another terminal:');
+  step('Everything stays up until Ctrl-C. Try this in another terminal:');
   for (const line of hints(lab.id, pair, server)) say(`  ${line}`);
   await stopped(signal);
-  say('stopping: daemons, programs and both hosts go');
+  say('stopping: the daemons, the programs and both hosts are removed');
   return exitCode.interrupted;
 }
 
-/** The same figures side by side. */
+/** The figures of both runs side by side. */
 function compared(plain: DemoFigures, carried: DemoFigures): readonly string[] {
   const rows = plain.redis.map(({ test, requestsPerSecond, p50Ms, p99Ms }, index) => {
     const other = carried.redis[index];
@@ -119,12 +119,12 @@ function compared(plain: DemoFigures, carried: DemoFigures): readonly string[] {
 
 function carriedLines({ peers, verdicts, counters }: DaemonStatus): readonly string[] {
   const links = peers.flatMap((peer) => peer.links.map((link) => ({ peer: peer.name, ...link })));
-  const bytes = `${bytesText(counters.bytesOut)} out, ${bytesText(counters.bytesIn)} in`;
+  const bytes = `${bytesText(counters.bytesOut)} sent, ${bytesText(counters.bytesIn)} received`;
   return [
-    `carried: ${verdicts.carried ?? 0} connections by connect, ${bytes}; sha256 of every transfer is right`,
+    `${verdicts.carried ?? 0} connections were steered by connect and carried: ${bytes}; the sha256 of every transfer is right`,
     ...links.map(({ peer, wire, inPlace, recordsOut, recordsIn, posts }) => {
-      const where = inPlace ? ', written in place in its memory' : '';
-      return `link to ${peer}: ${wire}${where}; ${recordsOut} records out, ${recordsIn} in, ${posts} posts`;
+      const where = inPlace ? ', written directly into its memory' : '';
+      return `link to ${peer}: wire ${wire}${where}; ${recordsOut} records sent, ${recordsIn} received, ${posts} posts`;
     }),
   ];
 }
@@ -132,10 +132,10 @@ function carriedLines({ peers, verdicts, counters }: DaemonStatus): readonly str
 function hints(lab: string, pair: CarriedPair, server: Host): readonly string[] {
   const socket = `--socket ${pair.client.socketPath}`;
   return [
-    `./millrace lab exec --lab ${lab} client -- redis-cli -h ${server.ipv4} ping   run your own program in a host`,
-    `./millrace conn ${socket}   each connection, how it travels, and why`,
-    `./millrace peer ${socket}   the other daemon and the link to it`,
-    `./millrace top ${socket}    rates, live`,
+    `./millrace lab exec --lab ${lab} client -- redis-cli -h ${server.ipv4} ping   # run a program of your own in a host`,
+    `./millrace conn ${socket}   # each connection, how it is carried, and why`,
+    `./millrace peer ${socket}   # the other daemon, and the link to it`,
+    `./millrace top ${socket}    # live rates`,
   ];
 }
 

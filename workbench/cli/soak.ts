@@ -1,4 +1,4 @@
-// `millrace soak`, which is `npm run soak`: hundreds of connections under a plan of faults, and a table of how they ended.
+// `millrace soak`, which is `npm run soak`: hundreds of connections under planned faults, and a table of how they ended.
 
 import { InvalidArgumentError, Option } from 'commander';
 import type { AddCommand, World } from '../../src/cli/index.ts';
@@ -18,8 +18,8 @@ const MOST_SEED = 4_294_967_295;
 const SHOWN_FAILURES = 20;
 
 const about = `
-Every connection ends exactly, to the last byte, or with a reset while a daemon on its path was dead. Afterwards no daemon
-holds a stream, a descriptor or a byte more than before. The same seed makes the same faults, in the same order.
+Every connection must end exactly, to the last byte, or with a reset while a daemon on its path was dead. Afterwards no
+daemon may hold a stream, a descriptor or a byte more than before. The same seed gives the same faults in the same order.
 
 Examples:
   millrace soak --seconds 30
@@ -28,11 +28,13 @@ Examples:
 export const addSoak: AddCommand = (program, { world, finish }) => {
   program
     .command('soak')
-    .description('many connections of all behaviours between two lab hosts, while everything between them breaks')
-    .option('--seed <n>', 'of the faults and the traffic (default: another every time)', seedOf)
-    .option('--seconds <n>', 'how long, over all wires', within(1, 86_400), 180)
-    .option('--connections <n>', 'how many at once, from both hosts together', within(2, 2000), 200)
-    .addOption(new Option('--wire <wire>', 'only this one (default: one after the other)').choices(allWires))
+    .description('run many connections of all behaviours between two lab hosts while everything between them breaks')
+    .option('--seed <n>', 'random seed of the faults and the traffic (default: a new one)', seedOf)
+    .option('--seconds <n>', 'duration over all wires', within(1, 86_400), 180)
+    .option('--connections <n>', 'connections at once, from both hosts together', within(2, 2000), 200)
+    .addOption(
+      new Option('--wire <wire>', 'run on this wire only (default: all, one after the other)').choices(allWires),
+    )
     .option('--json', 'print the report as one JSON document')
     .addHelpText('after', about)
     .action((options: Options) => finish(() => runSoak(options, world)));
@@ -57,7 +59,9 @@ async function runSoak(options: Options, world: World): Promise<ExitCode> {
   if (options.json) world.stdout.write(`${JSON.stringify(report)}\n`);
   else for (const phase of report.phases) for (const line of phaseLines(phase)) world.stdout.write(`${line}\n`);
   const count = report.phases.reduce((sum, { failures }) => sum + failures.length, 0);
-  say(report.isOk ? paint('green', 'everything held') : paint('red', `${count} failures; again with --seed ${seed}`));
+  say(
+    report.isOk ? paint('green', 'everything held') : paint('red', `${count} failures; run again with --seed ${seed}`),
+  );
   return report.isOk ? exitCode.ok : exitCode.failed;
 }
 

@@ -1,4 +1,4 @@
-// Two lab hosts with a daemon each: made, joined, and waited for.
+// Daemons on two lab hosts that are each other's peer.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,8 +9,8 @@ import { findProgram, type Host } from '../../src/lab/index.ts';
 import { makeLabCertificates } from '../../src/tls/index.ts';
 import { LabDaemon } from '../worlds/index.ts';
 
-const LOOK_MS = 50;
-const PATIENCE_MS = 15_000;
+const POLL_MS = 50;
+const CONNECT_MS = 15_000;
 
 interface CarriedPairOptions {
   readonly client: Host;
@@ -57,9 +57,9 @@ export class CarriedPair implements AsyncDisposable {
     this.#undo = undo;
   }
 
-  /** Waits until connections of the client's programs to so many listeners of the server are carried. */
+  /** Waits until connections of the client's programs to `listeners` listeners of the server are carried. */
   async carrying(listeners: number, signal: AbortSignal): Promise<void> {
-    const endMs = performance.now() + PATIENCE_MS;
+    const endMs = performance.now() + CONNECT_MS;
     for (;;) {
       signal.throwIfAborted();
       const { peers } = await this.client.api.status();
@@ -67,9 +67,9 @@ export class CarriedPair implements AsyncDisposable {
       if (peer?.state === 'up' && peer.listeners >= listeners) return;
       if (performance.now() > endMs) {
         const what = `${peer?.state ?? 'unknown'} ${peer?.reason ?? ''}, ${peer?.listeners ?? 0} listeners`;
-        throw new MillraceError('MILLRACE_ERR_FAILED', `wait for the daemons to meet: ${what}`);
+        throw new MillraceError('MILLRACE_ERR_FAILED', `wait until the daemons have connected: the peer is ${what}`);
       }
-      await sleep(LOOK_MS, undefined, { signal });
+      await sleep(POLL_MS, undefined, { signal });
     }
   }
 

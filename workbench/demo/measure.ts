@@ -1,4 +1,4 @@
-// What the demo measures, once by plain TCP and once carried.
+// What the demo measures, once over plain TCP and once carried.
 
 import type { Host } from '../../src/lab/index.ts';
 import { type RedisFigures, type RedisServer, runRedisBenchmark } from '../worlds/index.ts';
@@ -20,7 +20,7 @@ export interface DemoServers {
   readonly transfer: TransferServer;
 }
 
-/** The transfer is tried several times, and the middle one told: single ones vary a lot. */
+/** The median of several transfers is shown, because single ones vary a lot. */
 const TRANSFERS = 3;
 
 export async function measure(

@@ -1,4 +1,4 @@
-// A bulk transfer that checks itself: `serve PORT BYTES` sends, `fetch HOST PORT BYTES` receives; both print a sha256.
+// A checked bulk transfer: `serve PORT BYTES` sends, `fetch HOST PORT BYTES` receives; both print the sha256 of the bytes.
 
 import { createHash } from 'node:crypto';
 import { connect, createServer } from 'node:net';
@@ -6,7 +6,7 @@ import { connect, createServer } from 'node:net';
 const [what, ...words] = process.argv.slice(2);
 const SEED = 0x9e37_79b9;
 
-/** The same bytes on every machine, and no two blocks alike. */
+/** The same bytes on every machine, with no two blocks alike. */
 function fill(bytes: Buffer): void {
   const view = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >>> 2);
   let state = SEED;
@@ -53,6 +53,6 @@ if (what === 'serve') {
   });
   socket.on('error', (error) => process.stderr.write(`${error.message}\n`));
 } else {
-  process.stderr.write('serve PORT BYTES, or fetch HOST PORT BYTES\n');
+  process.stderr.write('usage: serve PORT BYTES, or fetch HOST PORT BYTES\n');
   process.exitCode = 2;
 }

@@ -1,4 +1,4 @@
-// The bulk transfer between two hosts of a lab: the sender's and the receiver's checksums must be the same.
+// The bulk transfer between two lab hosts, in which the checksums of sender and receiver must be the same.
 
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -30,15 +30,16 @@ export async function startTransferServer(host: Host, port: number, sizeBytes: n
     await exited;
   };
   const { stdout } = child;
-  if (stdout === null) throw new MillraceError('MILLRACE_ERR_FAILED', 'start the sender: no standard output');
+  if (stdout === null)
+    throw new MillraceError('MILLRACE_ERR_FAILED', 'start the sender of the transfer: it has no standard output');
   for await (const line of createInterface(stdout)) {
     const { sha256 } = JSON.parse(line) as { readonly sha256: string };
     return { host, port, sizeBytes, sha256, [Symbol.asyncDispose]: stop };
   }
-  throw new MillraceError('MILLRACE_ERR_FAILED', `start the sender in host ${host.name}: it ended`);
+  throw new MillraceError('MILLRACE_ERR_FAILED', `start the sender of the transfer in host ${host.name}: it ended`);
 }
 
-/** Throws when what came is not what was sent. */
+/** Throws when the received bytes are not those that were sent. */
 export async function fetchOnce(client: Host, server: TransferServer, signal: AbortSignal): Promise<TransferFigures> {
   const { sizeBytes } = server;
   const args = [program, 'fetch', server.host.ipv4, String(server.port), String(sizeBytes)];

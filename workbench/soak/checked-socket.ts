@@ -1,14 +1,14 @@
-// A socket that knows what it has to send and to receive, byte for byte, and says when something else came.
+// A socket that knows every byte it has to send and to receive, and throws when others arrive.
 
 import type { Socket } from 'node:net';
 import { setTimeout as rest } from 'node:timers/promises';
 import type { End } from './script.ts';
 import { BLOCK_BYTES, SeededBytes } from './seeded-bytes.ts';
 
-/** How a slow reader takes what came. */
+/** How many bytes a slow reader reads at once. */
 const READ_BYTES = 32_768;
 
-/** The bytes, or their end, are not what the script says: what must never happen. */
+/** The bytes, or their end, are not those of the script, which must never happen. */
 export class WrongBytes extends Error {}
 
 export class CheckedSocket {
@@ -22,7 +22,7 @@ export class CheckedSocket {
   #error: Error | undefined;
   readonly #closed = Promise.withResolvers<void>();
   #wake: () => void = () => {};
-  /** Of the last byte that moved; Date.now(). */
+  /** When the last byte moved; Date.now(). */
   movedMs = Date.now();
 
   constructor(socket: Socket) {
@@ -47,10 +47,10 @@ export class CheckedSocket {
     return this.#sent + this.#received;
   }
 
-  /** From now on both directions follow from the seed. */
+  /** Sets the seed of the bytes of both directions. */
   begin(seed: number, own: End): void {
     const [up, down] = [new SeededBytes(seed), new SeededBytes(~seed)];
-    [this.#outgoing, this.#incoming] = own === 'caller' ? [up, down] : [down, up];
+    [this.#outgoing, this.#incoming] = own === 'client' ? [up, down] : [down, up];
   }
 
   async send(bytes: number): Promise<void> {
@@ -71,7 +71,7 @@ export class CheckedSocket {
     let sinceRest = 0;
     for (let left = bytes; left > 0; ) {
       const got = await this.#read(paceMs > 0 ? Math.min(left, READ_BYTES) : left);
-      if (got === null) throw new WrongBytes(`the end came at ${this.#received}, ${left} bytes early`);
+      if (got === null) throw new WrongBytes(`the stream ended at ${this.#received}, ${left} bytes early`);
       this.#check(got);
       left -= got.length;
       sinceRest += got.length;
@@ -81,14 +81,14 @@ export class CheckedSocket {
     }
   }
 
-  /** Exactly so many, or null when the end came before the first. */
+  /** Reads exactly `count` bytes; null when the stream ends before the first. */
   async receiveRaw(bytes: number): Promise<Buffer | null> {
     const parts: Buffer[] = [];
     let left = bytes;
     while (left > 0) {
       const got = await this.#read(left);
       if (got === null && left === bytes) return null;
-      if (got === null) throw new WrongBytes(`the end came ${left} bytes early, in the header`);
+      if (got === null) throw new WrongBytes(`the stream ended ${left} bytes early, in the header`);
       parts.push(got);
       left -= got.length;
     }
@@ -102,25 +102,25 @@ export class CheckedSocket {
     if (!this.#socket.writableFinished) await this.#broken();
   }
 
-  /** The peer sends no more, and sent no more than it should. */
+  /** Expects the end of the stream, without further bytes. */
   async ended(): Promise<void> {
     const got = await this.#read(1);
-    if (got !== null) throw new WrongBytes(`more than ${this.#received} bytes came`);
+    if (got !== null) throw new WrongBytes(`more than ${this.#received} bytes arrived`);
   }
 
   reset(): void {
     this.#socket.resetAndDestroy();
   }
 
-  /** Takes what comes until the reset. */
+  /** Reads until the reset. */
   async wasReset(mostBytes: number): Promise<void> {
     try {
       for (let left = mostBytes + 1; ; ) {
         const got = await this.#read(left);
-        if (got === null) throw new WrongBytes(`an end came at ${this.#received} instead of a reset`);
+        if (got === null) throw new WrongBytes(`the stream ended at ${this.#received} instead of a reset`);
         this.#check(got);
         left -= got.length;
-        if (left === 0) throw new WrongBytes(`more than ${this.#received - 1} bytes came`);
+        if (left === 0) throw new WrongBytes(`more than ${this.#received - 1} bytes arrived`);
       }
     } catch (error) {
       if (error instanceof WrongBytes || !isReset(error)) throw error;
@@ -135,10 +135,10 @@ export class CheckedSocket {
       if (isReset(error)) return;
       throw error;
     }
-    throw new WrongBytes(`all of ${mostBytes} bytes were taken after the reader had gone`);
+    throw new WrongBytes(`all ${mostBytes} bytes were accepted after the reader had gone`);
   }
 
-  /** Whoever waits learns why. */
+  /** Ends the connection; what waits on it rejects with `error`. */
   giveUp(error: Error): void {
     this.#error ??= error;
     this.#socket.destroy();
@@ -160,7 +160,7 @@ export class CheckedSocket {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#socket.write(bytes, () => resolve());
     await promise;
-    // Whether it succeeded, the callback does not always say.
+    // The callback does not always report a failure.
     if (this.#socket.destroyed) await this.#broken();
   }
 
@@ -174,13 +174,13 @@ export class CheckedSocket {
       if (this.#error !== undefined || this.#isClosed) await this.#broken();
       const { promise, resolve } = Promise.withResolvers<void>();
       this.#wake = resolve;
-      // Starts the reading, where it has not begun.
+      // Starts reading, if it has not begun.
       this.#socket.read(0);
       await promise;
     }
   }
 
-  /** Says why, as soon as that is known. */
+  /** Throws the reason of the end once it is known. */
   async #broken(): Promise<never> {
     await this.#closed.promise;
     throw this.#error ?? new WrongBytes('it was closed from within');

@@ -1,22 +1,22 @@
-// One end of a connection: plays its part of the script, and says how it ended.
+// One end of a connection: plays its part of the script, and reports how it ended.
 
 import { setTimeout as rest } from 'node:timers/promises';
 import { type CheckedSocket, isReset, WrongBytes } from './checked-socket.ts';
 import { type Behaviour, decodeHeader, type End, encodeHeader, HEADER_BYTES, type Step, scriptOf } from './script.ts';
 
 /**
- * `exact`: all that the script says, to the last byte. `reset`: the connection was reset where the script has no reset; whether that
- * may be, the plan of faults says. The others may never be.
+ * `exact`: everything went as in the script, to the last byte. `reset`: the connection was reset without a reset in the
+ * script; the faults decide whether that is allowed. The others are never allowed.
  */
 export type Ending = 'exact' | 'reset' | 'wrong' | 'stuck' | 'failed';
 
 export interface Outcome {
   readonly end: End;
-  /** `unknown`: it ended before the server learned what was meant. */
+  /** `unknown`: the connection ended before the server had read the header. */
   readonly behaviour: Behaviour | 'unknown';
   readonly seed: number;
   readonly ending: Ending;
-  /** Where it stood, and why it ended; '' when exact. */
+  /** The step, and why it ended; '' when exact. */
   readonly detail: string;
   readonly bytes: number;
   /** Date.now() */
@@ -28,12 +28,12 @@ export interface Outcome {
 export class Stuck extends Error {}
 
 export async function call(socket: CheckedSocket, behaviour: Behaviour, seed: number): Promise<Outcome> {
-  return ending(socket, 'caller', async (progress) => {
+  return ending(socket, 'client', async (progress) => {
     progress.behaviour = behaviour;
     progress.seed = seed;
-    // A caller that only closes says nothing at all.
+    // A client that only closes sends nothing.
     if (behaviour !== 'connectAndClose') await socket.sendRaw(encodeHeader(behaviour, seed));
-    await play(socket, 'caller', progress);
+    await play(socket, 'client', progress);
   });
 }
 
@@ -56,7 +56,7 @@ export async function serve(socket: CheckedSocket): Promise<Outcome> {
 interface Progress {
   behaviour: Outcome['behaviour'];
   seed: number;
-  /** Of the script. */
+  /** The step of the script. */
   step: string;
 }
 
@@ -77,8 +77,8 @@ async function playStep(socket: CheckedSocket, own: End, step: Step): Promise<vo
       await (step.by === own ? socket.send(step.bytes) : socket.receive(step.bytes, step.paceMs));
       break;
     case 'exchange': {
-      const { caller, server } = step.bytes;
-      const [out, incoming] = own === 'caller' ? [caller, server] : [server, caller];
+      const { client, server } = step.bytes;
+      const [out, incoming] = own === 'client' ? [client, server] : [server, client];
       await Promise.all([socket.send(out), socket.receive(incoming)]);
       break;
     }
@@ -102,8 +102,8 @@ async function playStep(socket: CheckedSocket, own: End, step: Step): Promise<vo
       }
       break;
     case 'rest':
-      // The server just waits for what comes then.
-      if (own === 'caller') await rest(step.ms);
+      // The server just waits for the next step.
+      if (own === 'client') await rest(step.ms);
       break;
   }
 }

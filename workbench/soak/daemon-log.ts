@@ -1,4 +1,4 @@
-// What the daemons of a soak said, and what of it must not be: faults explain errors with peers and etcd, nothing else.
+// The logs of the daemons of a soak: faults explain errors with peers and etcd, and all other errors are failures.
 
 import { createInterface } from 'node:readline';
 import type { LabDaemon } from '../worlds/index.ts';
@@ -9,7 +9,7 @@ interface Line {
   readonly msg?: unknown;
 }
 
-/** Where errors come from when a wire is cut, and a peer or etcd is gone. */
+/** Sources of errors that a cut wire, or a peer or etcd that is gone, explain. */
 const expected = new Set<unknown>(['control', 'etcd']);
 const KEPT_LINES = 50;
 
@@ -24,7 +24,7 @@ export class DaemonLog {
 
   #note(host: string, text: string): void {
     if (isExpected(text) || this.unexpected.length >= KEPT_LINES) return;
-    this.unexpected.push(`daemon ${host} said: ${text}`);
+    this.unexpected.push(`daemon ${host} logged: ${text}`);
   }
 }
 
@@ -33,7 +33,7 @@ export function isExpected(text: string): boolean {
   try {
     line = JSON.parse(text) as Line | null;
   } catch {
-    // A stack, or a warning of Node's.
+    // A stack trace, or a warning of Node.
     return false;
   }
   if (line?.level !== 'error') return true;

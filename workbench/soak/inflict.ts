@@ -1,10 +1,10 @@
-// Does to a world what the plan of faults says, and tells when.
+// Inflicts the planned faults on a world, and reports when.
 
 import { setTimeout as rest } from 'node:timers/promises';
 import type { Fault, PlannedFault } from './plan.ts';
 import type { SoakWorld } from './world.ts';
 
-/** Whatever is broken is whole again at the end, even when `signal` stops it. */
+/** Repairs what it broke before it ends, even when `signal` stops it. */
 export async function inflict(
   world: SoakWorld,
   planned: PlannedFault,
@@ -49,7 +49,7 @@ const actions: Readonly<Record<PlannedFault['kind'], Action>> = {
   },
   'daemon restarted': async (world, { host }) => {
     const code = await world.stopDaemon(host);
-    if (code !== 0) world.log.unexpected.push(`daemon ${host} ended with ${code} when it was told to stop`);
+    if (code !== 0) world.log.unexpected.push(`daemon ${host} ended with status ${code} on SIGTERM`);
     await world.startDaemon(host);
   },
   'etcd restarted': async (world, { durationMs }, signal) => {

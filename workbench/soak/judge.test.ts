@@ -9,14 +9,14 @@ const cut: Fault = { ...killed, kind: 'wire cut' };
 const bounds = { lateMs: 5000, tooLongMs: 8000 };
 
 function outcome(given: Partial<Outcome>): Outcome {
-  const about = { end: 'caller', behaviour: 'bulk', seed: 1, detail: 'why', bytes: 0 } as const;
+  const about = { end: 'client', behaviour: 'bulk', seed: 1, detail: 'why', bytes: 0 } as const;
   return { ...about, ending: 'reset', startMs: 9000, endMs: 11_000, ...given };
 }
 
 describe('the judge', () => {
   test('wrong bytes, stuck connections and strange errors are never right', () => {
     for (const ending of ['wrong', 'stuck', 'failed'] as const) {
-      assert.match(complaint(outcome({ ending }), [killed], bounds) ?? '', /bulk \(seed 1\) at its caller .*: why/);
+      assert.match(complaint(outcome({ ending }), [killed], bounds) ?? '', /bulk \(seed 1\) at its client .*: why/);
     }
   });
 

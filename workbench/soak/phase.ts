@@ -1,4 +1,4 @@
-// One phase of a soak: daemons on one wire, traffic between them, faults, and a look at what is left when all is quiet.
+// One phase of a soak: daemons on one wire, traffic between them, faults, and a check of what is left afterwards.
 
 import { setTimeout as rest } from 'node:timers/promises';
 import { MillraceError } from '../../src/errors.ts';
@@ -16,7 +16,7 @@ interface PhaseOptions {
   readonly wire: Wire;
   readonly seed: number;
   readonly plan: Iterator<PlannedFault, unknown>;
-  /** It lasts longer where that many need it. */
+  /** The phase lasts longer if this many faults need more time. */
   readonly leastFaults: number;
   readonly seconds: number;
   readonly connections: number;
@@ -31,7 +31,7 @@ export interface PhaseReport {
   readonly faults: readonly Fault[];
   readonly traffic: TrafficTotals;
   readonly daemons: readonly { readonly before: Vitals; readonly after: Vitals }[];
-  /** Of the last daemons; those before took theirs along. */
+  /** Counted by the last daemons; the counts of earlier ones are lost. */
   readonly carried: number;
   readonly recoveries: number;
   /** Empty when everything held. */
@@ -40,16 +40,16 @@ export interface PhaseReport {
 
 const PORT = 7400;
 const LOOK_MS = 100;
-/** How long the daemons may take to meet, and to let go of what they hold, on a machine that does much else. */
+/** How long the daemons may take to connect, and to free what they hold, on a busy machine. */
 const PATIENCE_MS = 60_000;
 const bounds: Bounds = {
-  // What a dead daemon's streams still had to deliver is waited for.
+  // Includes the time in which streams of a dead daemon still deliver their bytes.
   lateMs: 15_000,
   tooLongMs: channelSettings.recoverySeconds * 800,
 };
-/** How long nothing new is opened before the traffic starts; and traffic before the first fault, and after the last. */
+/** How long the daemons must be quiet before the traffic starts; the time of traffic before the first fault, and after the last. */
 const CALM_MS = 1000;
-/** Every frame that a soft RoCE device sends is lost with this chance. */
+/** The probability with which each packet of soft-roce is lost. */
 const LOSS = 0.01;
 const names: readonly HostName[] = ['a', 'b'];
 
@@ -62,7 +62,8 @@ export async function runPhase(world: SoakWorld, options: PhaseOptions): Promise
   const traffic = await Promise.all(names.map(async (name) => undo.use(await startTraffic(world, name, options))));
   await Promise.all(names.map((name) => world.startDaemon(name)));
   const { isTrue: haveSettled, vitals: before } = await until(world, hasSettled(), signal);
-  if (!haveSettled) throw new MillraceError('MILLRACE_ERR_FAILED', 'the daemons do not meet and come to rest');
+  if (!haveSettled)
+    throw new MillraceError('MILLRACE_ERR_FAILED', 'start a phase: the daemons do not connect and come to rest');
 
   for (const each of traffic) each.start();
   const { faults, failures } = await breakThings(world, options);
@@ -118,7 +119,7 @@ async function breakThings(world: SoakWorld, options: PhaseOptions): Promise<{ f
     if (!haveTheyMet) return { faults, failures };
     await rest(planned.restMs, undefined, { signal });
   }
-  // What follows is carried again, or something is wrong.
+  // From here on new connections must be carried again.
   if (!(await haveMet(world, signal))) failures.push('the daemons did not meet in the end');
   await rest(CALM_MS, undefined, { signal });
   return { faults, failures };
@@ -128,7 +129,7 @@ async function haveMet(world: SoakWorld, signal: AbortSignal): Promise<boolean> 
   return (await until(world, (all) => all.every(({ isUp }) => isUp), signal)).isTrue;
 }
 
-/** Daemons that have met still make connections to each other: they have settled when there were no new ones for a while. */
+/** After they have met, daemons still open connections to each other: they have settled after a while without new ones. */
 function hasSettled(): (all: readonly Vitals[]) => boolean {
   let most = 0;
   let sinceMs = performance.now();
@@ -140,7 +141,7 @@ function hasSettled(): (all: readonly Vitals[]) => boolean {
   };
 }
 
-/** Until nothing is left; what is there when the patience is over, is for the judge. */
+/** Waits until nothing is left, or the time is over; the judge decides about what is left then. */
 async function untilQuiet(
   world: SoakWorld,
   before: readonly Vitals[],
@@ -168,7 +169,7 @@ async function until(
       const vitals = await Promise.all(daemons.map(vitalsOf));
       if (isLate || isTrue(vitals)) return { isTrue: isTrue(vitals), vitals };
     } catch (error) {
-      // A daemon that has much to do answers late; one that never does is stuck.
+      // A busy daemon answers late; one that never answers is stuck.
       if (isLate || !(error instanceof MillraceError)) throw error;
     }
     await rest(LOOK_MS, undefined, { signal });
@@ -178,7 +179,7 @@ async function until(
 async function stopDaemons(world: SoakWorld, failures: string[]): Promise<void> {
   const codes = await Promise.all(names.map((name) => world.stopDaemon(name)));
   for (const [index, code] of codes.entries()) {
-    if (code !== 0) failures.push(`daemon ${names[index]} ended with ${code}`);
+    if (code !== 0) failures.push(`daemon ${names[index]} ended with status ${code}`);
   }
   failures.push(...world.log.unexpected.splice(0), ...world.pins().map((pin) => `${pin} is left`));
 }

@@ -1,4 +1,4 @@
-// The plan of faults: what breaks, in which order, for how long. Plain data that follows from the seed.
+// The plan of faults as plain data: what breaks, in which order, for how long. It follows from the seed.
 
 import { Random } from './random.ts';
 
@@ -17,25 +17,25 @@ export type HostName = 'a' | 'b';
 
 export interface PlannedFault {
   readonly kind: FaultKind;
-  /** Whose wire, QPs or daemon; of etcd it means nothing. */
+  /** The host whose wire, QPs or daemon break; without meaning for etcd. */
   readonly host: HostName;
-  /** How long it lasts, where that is for us to say. */
+  /** How long the fault lasts, if that can be chosen. */
   readonly durationMs: number;
-  /** Until the next. */
+  /** The time until the next fault. */
   readonly restMs: number;
-  /** The next waits until the peers have met again; otherwise it may come in the middle of the recovery. */
+  /** Whether the next fault waits until the peers have met again; otherwise it may hit during the recovery. */
   readonly isAwaited: boolean;
 }
 
 interface PlanOptions {
   readonly seed: number;
-  /** A daemon that pauses longer is taken for dead by its peer. */
+  /** Its peer takes a daemon that pauses for longer for dead. */
   readonly deadMs: number;
   /** Longest time between two faults. */
   readonly mostRestMs: number;
 }
 
-/** Goes on for ever: each round has every kind once, in an order of its own. */
+/** An endless sequence: each round has every kind once, in an order of its own. */
 export function* planFaults({ seed, deadMs, mostRestMs }: PlanOptions): Generator<PlannedFault, never> {
   const random = new Random(seed);
   for (;;) {
@@ -52,18 +52,18 @@ export function* planFaults({ seed, deadMs, mostRestMs }: PlanOptions): Generato
   }
 }
 
-/** What was done, and when; Date.now(). */
+/** A fault that was inflicted, and when; Date.now(). */
 export interface Fault {
   readonly kind: FaultKind | 'packet loss';
   readonly host: string;
   readonly startMs: number;
-  /** What was broken works again; what depends on it may take longer. */
+  /** When the broken part worked again; what depends on it may take longer. */
   readonly endMs: number;
-  /** The daemons have met again; of a fault that was not waited for, as `endMs`. */
+  /** When the daemons had met again; `endMs` if that was not waited for. */
   readonly metMs: number;
 }
 
-/** Carried connections may not survive it. */
+/** Whether carried connections may be reset by it. */
 export function isDeadly(kind: Fault['kind']): boolean {
   return kind === 'daemon killed' || kind === 'daemon restarted';
 }

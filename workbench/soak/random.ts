@@ -1,4 +1,4 @@
-// Numbers that look random and are the same for a seed: what makes a soak repeatable.
+// Random numbers that are the same for a seed, which makes a soak repeatable.
 
 export class Random {
   #state: number;
@@ -21,7 +21,7 @@ export class Random {
     return first + Math.floor(this.next() * (last - first + 1));
   }
 
-  /** Small ones as often as large ones: each power of two has the same chance. */
+  /** A whole number in which each power of two has the same chance. */
   size(least: number, most: number): number {
     return Math.round(least * (most / least) ** this.next());
   }
@@ -37,7 +37,7 @@ export class Random {
     return shuffled;
   }
 
-  /** For a part of its own, that takes none of ours. */
+  /** An independent generator, which takes no numbers of this one. */
   fork(): Random {
     return new Random(Math.floor(this.next() * 4_294_967_296));
   }

@@ -1,9 +1,9 @@
-// A stream of bytes that follows from its seed: whoever knows the seed can say what stands at every offset.
+// A stream of bytes that follows from its seed: who knows the seed knows the byte at every offset.
 
 export const BLOCK_BYTES = 65_536;
 const WORDS = BLOCK_BYTES / 4;
 
-/** No two blocks are alike, of one stream or of two: what is lost, repeated or swapped shows. */
+/** No two blocks are alike, of one stream or of two, so that lost, repeated or swapped bytes are found. */
 function fill(words: Uint32Array, seed: number, block: number): void {
   let state = (Math.imul(seed ^ 0x9e37_79b9, 0x85eb_ca6b) ^ Math.imul(block + 1, 0xc2b2_ae35)) | 1;
   for (let index = 0; index < WORDS; index++) {
@@ -24,7 +24,7 @@ export class SeededBytes {
     this.#seed = seed;
   }
 
-  /** What stands there, at most so much; good until the next call. */
+  /** The bytes at an offset, at most `most`; valid until the next call. */
   at(offset: number, mostBytes: number): Buffer {
     const block = Math.floor(offset / BLOCK_BYTES);
     if (block !== this.#block) {
@@ -35,7 +35,7 @@ export class SeededBytes {
     return this.#bytes.subarray(start, Math.min(BLOCK_BYTES, start + mostBytes));
   }
 
-  /** The offset of the first byte that is not what it should be, or -1. */
+  /** The offset of the first wrong byte, or -1. */
   firstWrong(offset: number, got: Buffer): number {
     for (let done = 0; done < got.length; ) {
       const right = this.at(offset + done, got.length - done);

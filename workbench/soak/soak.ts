@@ -5,12 +5,12 @@ import { type Fault, faultKinds, planFaults } from './plan.ts';
 import { Random } from './random.ts';
 import { channelSettings, SoakWorld } from './world.ts';
 
-/** Phases below that have their faults closer together. */
+/** Phases shorter than this have their faults closer together. */
 const SHORT_SECONDS = 30;
 
 export interface SoakOptions {
   readonly seed: number;
-  /** Of all phases together; daemons, and whatever waits for them, take some more. */
+  /** The time of all phases together, without starting and stopping daemons. */
   readonly seconds: number;
   readonly wires: readonly Wire[];
   readonly connections: number;
@@ -32,7 +32,7 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
   await using world = await SoakWorld.create(signal);
   const random = new Random(seed);
   const phaseSeconds = seconds / wires.length;
-  // One plan for all: what did not fit into a short phase comes in the next.
+  // One plan for all phases: faults that did not fit into a short phase come in the next.
   const mostRestMs = phaseSeconds < SHORT_SECONDS ? 600 : 3000;
   const plan = planFaults({ seed, deadMs: channelSettings.deadMs, mostRestMs });
   const leastFaults = Math.ceil(faultKinds.length / wires.length);

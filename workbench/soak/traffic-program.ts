@@ -1,5 +1,5 @@
-// The traffic of one host: serves, and keeps so many connections to the other host under way. Told what to do on standard
-// input (`start`, `stop`), tells of every connection that did not end exactly, and of all of them together when it is over.
+// The traffic of one host: serves, and keeps connections to the other host open. It reads orders (`start`, `stop`) from its
+// standard input, and reports every connection that did not end exactly, and the totals in the end.
 
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
@@ -12,11 +12,11 @@ import { Random } from './random.ts';
 import { type Behaviour, behaviours } from './script.ts';
 import { newTotals, type TrafficEvent, type TrafficOrders, type TrafficTotals } from './traffic-protocol.ts';
 
-/** A connection on which nothing moves for so long is stuck; longer than any rest and any fault that it has to survive. */
+/** A connection on which nothing moves for this long is stuck; it is longer than any pause and any fault to survive. */
 const STUCK_MS = 45_000;
 const LOOK_MS = 1000;
 
-/** Of twenty connections, so many behave so. */
+/** How many of twenty connections have a behaviour. */
 const shares: Readonly<Record<Behaviour, number>> = {
   bulk: 2,
   pingPong: 4,
@@ -24,7 +24,7 @@ const shares: Readonly<Record<Behaviour, number>> = {
   halfClose: 2,
   slowReader: 2,
   idle: 3,
-  resetByCaller: 1,
+  resetByClient: 1,
   resetByServer: 1,
   connectAndClose: 1,
   abort: 1,
@@ -52,18 +52,18 @@ async function follow(socket: Socket, play: (checked: CheckedSocket) => Promise<
   return outcome;
 }
 
-/** One connection after the other, all of one behaviour. */
+/** Opens one connection after the other, all of one behaviour. */
 async function keepCalling(behaviour: Behaviour, random: Random): Promise<void> {
   while (!ending.signal.aborted) {
     const host = random.pick([orders.targets[0], ...orders.targets.slice(1)]);
     const socket = connect({ host, port: orders.port, allowHalfOpen: true, noDelay: true });
     await follow(socket, (checked) => call(checked, behaviour, random.between(0, 0xffff_ffff)));
-    // Ends early when all do.
+    // The pause ends early when the traffic ends.
     await rest(random.between(50, 800), undefined, { signal: ending.signal }).catch(() => {});
   }
 }
 
-// What is tested comes first: a daemon that starts must not wait for the traffic.
+// Lower priority, because the daemons are tested: one that starts must not wait for the traffic.
 setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
 const server = createServer({ allowHalfOpen: true, noDelay: true });
 const served = new Set<Promise<Outcome>>();
@@ -94,7 +94,7 @@ for await (const order of createInterface(process.stdin)) {
     await calling;
     tell({ event: 'called' });
   } else if (order === 'end') {
-    // Nobody calls any more: what is still served ends, too.
+    // No client connects any more, so connections that are still served end too.
     while (served.size > 0) await Promise.all(served);
     tell({ event: 'totals', totals });
     break;

@@ -1,26 +1,26 @@
-// What a soak and its traffic programs say to each other: one JSON document a line.
+// The messages between a soak and its traffic programs: one JSON document per line.
 
 import type { Ending, Outcome } from './conversation.ts';
 import { behaviours } from './script.ts';
 
 export interface TrafficOrders {
-  /** Both programs listen there. */
+  /** The port that both programs listen on. */
   readonly port: number;
   /** Addresses of the other host. */
   readonly targets: readonly [string, ...string[]];
-  /** How many at once are to be under way from here. */
+  /** How many connections to keep open from here. */
   readonly connections: number;
   readonly seed: number;
 }
 
 export type Row = Record<Ending, number> & { bytes: number };
-/** Ends of connections, by behaviour. */
+/** Counts of ends of connections, by behaviour. */
 export type TrafficTotals = Record<Outcome['behaviour'], Row>;
 
 export type TrafficEvent =
   | { readonly event: 'listening' }
   | { readonly event: 'outcome'; readonly outcome: Outcome }
-  /** The last call is over. */
+  /** The last connection of this client is over. */
   | { readonly event: 'called' }
   | { readonly event: 'totals'; readonly totals: TrafficTotals };
 
@@ -31,7 +31,7 @@ export function newTotals(): TrafficTotals {
   return Object.fromEntries(all.map((behaviour) => [behaviour, newRow()])) as TrafficTotals;
 }
 
-/** Counts one's totals into the other's. */
+/** Adds the totals of one to those of the other. */
 export function addTotals(into: TrafficTotals, more: TrafficTotals): void {
   for (const behaviour of [...behaviours, 'unknown' as const]) {
     const [row, other] = [into[behaviour], more[behaviour]];

@@ -12,7 +12,7 @@ const program = new URL('./traffic-program.ts', import.meta.url).pathname;
 
 export class Traffic implements AsyncDisposable {
   readonly host: Host;
-  /** Those that did not end exactly. */
+  /** The connections that did not end exactly. */
   readonly outcomes: Outcome[] = [];
   readonly #child: ChildProcess;
   readonly #exited: Promise<unknown>;
@@ -34,7 +34,8 @@ export class Traffic implements AsyncDisposable {
     });
     this.#exited = once(this.#child, 'exit');
     const { stdout } = this.#child;
-    if (stdout === null) throw new MillraceError('MILLRACE_ERR_FAILED', 'start the traffic: no standard output');
+    if (stdout === null)
+      throw new MillraceError('MILLRACE_ERR_FAILED', 'start the traffic program: it has no standard output');
     const lines = createInterface(stdout);
     lines.on('line', (line) => {
       const event = JSON.parse(line) as TrafficEvent;
@@ -52,13 +53,13 @@ export class Traffic implements AsyncDisposable {
     this.#tell('start');
   }
 
-  /** Resolves when the last call that it made is over. */
+  /** Resolves when the last connection that it opened is over. */
   async stop(): Promise<void> {
     this.#tell('stop');
     await this.#heard('called');
   }
 
-  /** Once nobody calls it any more; it ends. */
+  /** Ends the program, once the other host opens no connections any more. */
   async totals(): Promise<TrafficTotals> {
     this.#tell('end');
     const { totals } = await this.#heard('totals');

@@ -1,4 +1,4 @@
-// What a daemon holds: taken before the traffic and after it, when both must be the same.
+// What a daemon holds, measured before and after the traffic, when both must be the same.
 
 import { readdirSync } from 'node:fs';
 import type { LabDaemon } from '../worlds/index.ts';
@@ -12,16 +12,16 @@ export interface Vitals {
   readonly fds: number;
   readonly rssBytes: number;
   readonly recoveries: number;
-  /** Since it was started. */
+  /** Since the daemon was started. */
   readonly carried: number;
 }
 
-/** A request to the control API. */
+/** Descriptors of a request to the control API. */
 const SPARE_FDS = 2;
-/** Heartbeats: how far the peer has read, it tells from time to time. */
+/** Slots of heartbeats: the peer reports only from time to time how far it has read. */
 const SPARE_SLOTS = 64;
 const MIB = 1024 * 1024;
-/** Node's heaps, of the main thread and the lanes, grow under load and are not given back. */
+/** The heaps of the main thread and the lanes grow under load and are not returned to the system. */
 const SPARE_RSS_BYTES = 128 * MIB;
 
 export async function vitalsOf(daemon: LabDaemon): Promise<Vitals> {
@@ -40,7 +40,7 @@ export async function vitalsOf(daemon: LabDaemon): Promise<Vitals> {
   };
 }
 
-/** What is not as it was. */
+/** The differences that are failures. */
 export function leaks(before: Vitals, after: Vitals): readonly string[] {
   const { host } = after;
   const grown = after.rssBytes - before.rssBytes;

@@ -47,7 +47,7 @@ export async function makeLink({ host, hostAddress = [], mtu }: NetworkOptions):
   return { backend: () => ({ kind: 'tap', device }), fd: null, host, ipLines: [], [Symbol.asyncDispose]: remove };
 }
 
-/** One end of a pair of sockets; the caller closes its own copy once QEMU runs. */
+/** One end of a pair of sockets; close it here once QEMU runs with its copy. */
 export function cableEnd(fd: number): Link {
   return {
     backend: (inQemu) => ({ kind: 'cable', fd: inQemu }),

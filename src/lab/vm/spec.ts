@@ -34,7 +34,7 @@ export interface GuestOptions {
   readonly onProgress?: (message: string) => void;
 }
 
-/** QEMU gets copies of the descriptors; the caller closes its own once the guest has booted. */
+/** QEMU gets copies of the descriptors; close these once the guest has booted. */
 export interface SharingOptions {
   /** The guest has it as an ivshmem device (PCI 1af4:1110), in its third resource. Its size must be a power of two. */
   readonly memory: { readonly fd: number; readonly sizeBytes: number };

@@ -103,7 +103,7 @@ export class BlockQueue implements Disposable {
     return queue;
   }
 
-  /** The same queue in another thread or process. Duplicates the descriptors; the caller keeps its own. */
+  /** The same queue in another thread or process. Duplicates the descriptors; those in `parts` stay open. */
   static open(parts: BlockQueueParts): BlockQueue {
     using undo = new DisposableStack();
     const ledger = undo.use(SharedMemory.open(Fd.duplicateOf(parts.ledger)));
