@@ -8,7 +8,7 @@ import type { ServerAddress, SteerPeers } from './steer-peers.ts';
 
 /** Nothing moves any more. */
 const REST_MS = 500;
-const LOOK_MS = 100;
+const POLL_MS = 100;
 /** The server reads 20. */
 const SLOW_OFFER_MIB_PER_S = 40;
 const LONGEST_MS = 600_000;
@@ -55,7 +55,7 @@ export async function heldMiB(stall: Stall, at: number | ServerAddress): Promise
   let mostBytes = 0;
   for (const endMs = performance.now() + stallMs; performance.now() < endMs; ) {
     mostBytes = Math.max(mostBytes, (await heldBytes(stall)) - restingBytes);
-    await sleep(LOOK_MS, undefined, { signal });
+    await sleep(POLL_MS, undefined, { signal });
   }
   await peers.run({ kind: 'drop', amount: 0, ms: 0 }, at, signal);
   return mostBytes / MIB;

@@ -42,7 +42,7 @@ describe('operating daemons', { concurrency: false }, () => {
   async function converse(): Promise<boolean> {
     const before = world.carried();
     const { client } = await program.observe('nonblocking', world.a, server, world.b.ipv4);
-    assert.match(client, /answer 16 from door 0$/);
+    assert.match(client, /answer 16 from listener 0$/);
     return world.carried() > before;
   }
 

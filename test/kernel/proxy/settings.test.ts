@@ -32,7 +32,7 @@ async function carries(world: ProxyWorld): Promise<void> {
   await world.listening(doorPort);
   const before = world.carried();
   const { client } = await program.observe('nonblocking', world.a, server, world.b.ipv4);
-  assert.match(client, /answer 16 from door 0$/);
+  assert.match(client, /answer 16 from listener 0$/);
   await using receiver = RunningProgram.start(world.b, flood, ['receive', String(floodPort)], { endWith: 'SIGKILL' });
   await receiver.line(/^listening$/);
   await world.listening(floodPort);
@@ -81,7 +81,7 @@ describe('what the config can choose', { concurrency: false }, () => {
     await using server = await program.serve(world.a);
     const before = world.running('a').verdict('shortcut');
     const { client } = await program.observe('nonblocking', world.a, server, world.a.ipv4);
-    assert.match(client, /answer 16 from door 0$/);
+    assert.match(client, /answer 16 from listener 0$/);
     assert.ok(world.running('a').verdict('shortcut') > before);
     assert.equal(world.running('a').verdict('carried'), 0);
   });

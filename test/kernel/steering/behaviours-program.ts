@@ -6,7 +6,7 @@ import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Host } from '../../../src/lab/index.ts';
 import { compile } from './compile.ts';
-import { PATIENCE_MS, RunningProgram } from './running-program.ts';
+import { RunningProgram, TIMEOUT_MS } from './running-program.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 const sources = join(import.meta.dirname, 'behaviours');
@@ -52,7 +52,7 @@ export class BehavioursProgram implements Disposable {
     const behaviour = this.list.find((one) => one.name === name);
     assert.ok(behaviour, `no behaviour ${name}`);
     const { stdout, stderr, code } = await client.run(this.file, ['client', address, name], {
-      signal: AbortSignal.timeout(2 * PATIENCE_MS),
+      signal: AbortSignal.timeout(2 * TIMEOUT_MS),
     });
     const prefix = `${name}: `;
     const told = behaviour.hasServerLine ? await server.line(new RegExp(`^${prefix}`)) : null;

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import type { Host } from '../../../src/lab/index.ts';
 
 /** For everything that a test waits for; nothing here takes longer on a busy machine. */
-export const PATIENCE_MS = 20_000;
+export const TIMEOUT_MS = 20_000;
 /** After this a program that was asked to end is killed. */
 const GRACE_MS = 5000;
 
@@ -75,7 +75,7 @@ export class RunningProgram implements AsyncDisposable {
   }
 
   /** Takes the first line that matches, now or as soon as it is printed. */
-  async line(pattern: RegExp, timeoutMs = PATIENCE_MS): Promise<string> {
+  async line(pattern: RegExp, timeoutMs = TIMEOUT_MS): Promise<string> {
     const deadline = AbortSignal.timeout(timeoutMs);
     for (;;) {
       const at = this.#lines.findIndex((line) => pattern.test(line));

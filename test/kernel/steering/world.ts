@@ -3,9 +3,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Host, Lab, type ProgramResult } from '../../../src/lab/index.ts';
 import { temporaryRunDir } from '../fixtures/lab-world.ts';
-import { PATIENCE_MS, RunningProgram } from './running-program.ts';
+import { RunningProgram, TIMEOUT_MS } from './running-program.ts';
 
-const LOOK_MS = 10;
+const POLL_MS = 10;
 const FIRST_MARKER_PORT = 5901;
 
 export class World implements AsyncDisposable {
@@ -76,7 +76,7 @@ export class World implements AsyncDisposable {
 }
 
 export async function succeed(host: Host, command: string, args: readonly string[], input = ''): Promise<string> {
-  const result: ProgramResult = await host.run(command, args, { input, signal: AbortSignal.timeout(2 * PATIENCE_MS) });
+  const result: ProgramResult = await host.run(command, args, { input, signal: AbortSignal.timeout(2 * TIMEOUT_MS) });
   if (result.code === 0) return result.stdout;
   const how = `${command} ${args.join(' ')} in host ${host.name} ended with ${result.signal ?? result.code}`;
   throw new Error(`${how}\n${result.stdout}\n${result.stderr}`);
@@ -92,11 +92,11 @@ function isListening(table: string, port: number): boolean {
 export async function until(
   what: string,
   isSo: () => Promise<boolean> | boolean,
-  timeoutMs = PATIENCE_MS,
+  timeoutMs = TIMEOUT_MS,
 ): Promise<void> {
   const endMs = performance.now() + timeoutMs;
   while (!(await isSo())) {
-    if (performance.now() > endMs) throw new Error(`waited ${timeoutMs} ms in vain: ${what}`);
-    await sleep(LOOK_MS);
+    if (performance.now() > endMs) throw new Error(`waited ${timeoutMs} ms for: ${what}`);
+    await sleep(POLL_MS);
   }
 }

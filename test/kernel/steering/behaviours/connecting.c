@@ -63,7 +63,7 @@ static void say_echo(struct talk *talk) {
     return;
   }
   const ssize_t got = recv(talk->fd, answer, sizeof(answer), MSG_WAITALL);
-  say(talk, "answer %s from door %c", outcome(got), answer[0]);
+  say(talk, "answer %s from listener %c", outcome(got), answer[0]);
 }
 
 static int connect_to(struct talk *talk, int port) {
@@ -88,7 +88,7 @@ static void connect_without_waiting(struct talk *talk, int port) {
   talk->fd = open_socket(talk);
   fcntl(talk->fd, F_SETFL, O_NONBLOCK);
   say(talk, "connect %s", outcome(connect_to(talk, port)));
-  say(talk, "poll %s", polled(talk->fd, POLLOUT, PATIENCE_MS));
+  say(talk, "poll %s", polled(talk->fd, POLLOUT, TIMEOUT_MS));
   say_error(talk);
 }
 
@@ -153,7 +153,7 @@ static void fastopen_client(struct talk *talk) {
       outcome(sendto(talk->fd, question, sizeof(question), MSG_FASTOPEN, (const struct sockaddr *)&there,
                      length_of(&there))));
   const ssize_t got = recv(talk->fd, answer, sizeof(answer), MSG_WAITALL);
-  say(talk, "answer %s from door %c", outcome(got), answer[0]);
+  say(talk, "answer %s from listener %c", outcome(got), answer[0]);
 }
 
 // The connect is put off until the first write: TCP_FASTOPEN_CONNECT.
@@ -230,7 +230,7 @@ static void passing_client(struct talk *talk) {
 static void passing_server(struct talk *talk) {
   const int port = PASSING_PORT + (talk->from.ss_family == AF_INET6);
   const int listener = listen_at(talk->from.ss_family, port, false);
-  make_patient(listener);
+  limit_waits(listener);
   nudge(talk);
   struct talk second = {.fd = accept(listener, NULL, NULL)};
   say(talk, "accept %s", second.fd < 0 ? name_of_error(errno) : "a second one");

@@ -1,4 +1,5 @@
-// Behaviours of many connections at once, and the server that answers them: each answer names the door it came from.
+// Behaviours of many connections at once, and the server that answers them: each answer names the listener it came
+// from.
 
 #include "talk.h"
 
@@ -15,15 +16,15 @@
 enum { SHORT = 1000, BURST = 10000, OPEN = 5000, THREADS = 8, PER_THREAD = 50, MESSAGE_BYTES = 16 };
 enum { CROWD_FDS = 20000 };
 
-// By descriptor: which door it came through, or is.
-static uint8_t doors[CROWD_FDS];
+// By descriptor: the number of the listener that accepted it, or that it is.
+static uint8_t listeners[CROWD_FDS];
 static bool listens[CROWD_FDS];
 
 static void admit(int poller, int listener) {
   int fd;
   while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
-    doors[fd] = doors[listener];
+    listeners[fd] = listeners[listener];
     listens[fd] = false;
     epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event);
   }
@@ -34,7 +35,7 @@ static void answer(int fd) {
   // Short messages on an empty connection come and go as a whole.
   const ssize_t got = recv(fd, message, sizeof(message), 0);
   if (got == MESSAGE_BYTES) {
-    message[0] = (char)('0' + doors[fd]);
+    message[0] = (char)('0' + listeners[fd]);
     if (send(fd, message, sizeof(message), MSG_NOSIGNAL) == MESSAGE_BYTES) return;
   } else if (got < 0 && errno == EAGAIN) {
     return;
@@ -44,12 +45,12 @@ static void answer(int fd) {
 
 static void *serve(void *argument) {
   const int poller = epoll_create1(EPOLL_CLOEXEC);
-  for (int door = 0; door < CROWD_PORTS; door++) {
+  for (int listener = 0; listener < CROWD_PORTS; listener++) {
     for (int i = 0; i < 2; i++) {
-      const int fd = listen_at(i == 0 ? AF_INET : AF_INET6, CROWD_PORT + door, false);
+      const int fd = listen_at(i == 0 ? AF_INET : AF_INET6, CROWD_PORT + listener, false);
       struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
       fcntl(fd, F_SETFL, O_NONBLOCK);
-      doors[fd] = (uint8_t)door;
+      listeners[fd] = (uint8_t)listener;
       listens[fd] = true;
       epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event);
     }
@@ -172,7 +173,7 @@ static void burst_client(struct talk *talk) {
   fprintf(stderr, "burst began %d connects in %ld ms\n", BURST, now_ms() - start_ms);
   while (left > 0) {
     struct epoll_event events[256];
-    const int ready = epoll_wait(poller, events, 256, PATIENCE_MS);
+    const int ready = epoll_wait(poller, events, 256, TIMEOUT_MS);
     if (ready <= 0) break;
     for (int i = 0; i < ready; i++) {
       const int fd = events[i].data.fd;

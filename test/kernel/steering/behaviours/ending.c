@@ -18,7 +18,7 @@ static void reset(struct talk *talk) {
 
 static void see_reset(struct talk *talk) {
   char bytes[64];
-  say(talk, "poll %s", polled(talk->fd, POLLIN | POLLRDHUP, PATIENCE_MS));
+  say(talk, "poll %s", polled(talk->fd, POLLIN | POLLRDHUP, TIMEOUT_MS));
   for (int i = 0; i < 3; i++)
     say(talk, "recv %s", outcome(recv(talk->fd, bytes, sizeof(bytes), 0)));
   say(talk, "send %s", outcome(send(talk->fd, "x", 1, MSG_NOSIGNAL)));
@@ -59,7 +59,7 @@ static void reset_after_data_client(struct talk *talk) {
 static void reset_after_data_server(struct talk *talk) {
   if (!await_queued(talk, 10)) return;
   nudge(talk);
-  say(talk, "poll %s", polled(talk->fd, POLLRDHUP, PATIENCE_MS));
+  say(talk, "poll %s", polled(talk->fd, POLLRDHUP, TIMEOUT_MS));
   see_reset(talk);
 }
 
@@ -150,7 +150,7 @@ static void epipe_client(struct talk *talk) {
   if (!dial(talk)) return;
   say(talk, "recv %s", outcome(recv(talk->fd, &byte, 1, 0)));
   say(talk, "send %s", outcome(send(talk->fd, "x", 1, 0)));
-  say(talk, "poll %s", polled(talk->fd, 0, PATIENCE_MS));
+  say(talk, "poll %s", polled(talk->fd, 0, TIMEOUT_MS));
   say(talk, "send %s", outcome(send(talk->fd, "x", 1, 0)));
   say(talk, "send quietly %s", outcome(send(talk->fd, "x", 1, MSG_NOSIGNAL)));
   say(talk, "%d SIGPIPE", broken_pipes);
@@ -165,11 +165,11 @@ static void epipe_server(struct talk *talk) {
 static void rdhup_client(struct talk *talk) {
   char byte;
   if (!dial(talk)) return;
-  say(talk, "poll %s", polled(talk->fd, POLLRDHUP, PATIENCE_MS));
-  say(talk, "poll %s", polled(talk->fd, POLLIN | POLLOUT | POLLRDHUP, PATIENCE_MS));
+  say(talk, "poll %s", polled(talk->fd, POLLRDHUP, TIMEOUT_MS));
+  say(talk, "poll %s", polled(talk->fd, POLLIN | POLLOUT | POLLRDHUP, TIMEOUT_MS));
   say(talk, "recv %s", outcome(recv(talk->fd, &byte, 1, 0)));
   say(talk, "shutdown %s", outcome(shutdown(talk->fd, SHUT_WR)));
-  say(talk, "poll %s", polled(talk->fd, POLLIN | POLLRDHUP, PATIENCE_MS));
+  say(talk, "poll %s", polled(talk->fd, POLLIN | POLLRDHUP, TIMEOUT_MS));
 }
 
 static void rdhup_server(struct talk *talk) {
@@ -199,7 +199,7 @@ static void shutdown_both_server(struct talk *talk) {
   // The client has looked at its own end by then.
   pause_ms(200);
   say(talk, "send %s", outcome(send(talk->fd, "x", 1, MSG_NOSIGNAL)));
-  say(talk, "poll %s", polled(talk->fd, 0, PATIENCE_MS));
+  say(talk, "poll %s", polled(talk->fd, 0, TIMEOUT_MS));
   say(talk, "send %s", outcome(send(talk->fd, "x", 1, MSG_NOSIGNAL)));
 }
 

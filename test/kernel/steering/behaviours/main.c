@@ -48,7 +48,7 @@ static void *serve(void *argument) {
     socklen_t length = sizeof(talk.from);
     talk.fd = accept(listener->fd, (struct sockaddr *)&talk.from, &length);
     if (talk.fd < 0) continue;
-    make_patient(talk.fd);
+    limit_waits(talk.fd);
     listener->behaviour->server(&talk);
     if (talk.fd >= 0) close(talk.fd);
     printf("%s: %s\n", listener->behaviour->name, talk.said);

@@ -81,16 +81,16 @@ static void epoll_client(struct talk *talk, uint32_t edge) {
   say_epoll(talk, poller, QUIET_MS);
   nudge(talk);
   if (!await_queued(talk, 11)) return;
-  say_epoll(talk, poller, PATIENCE_MS);
+  say_epoll(talk, poller, TIMEOUT_MS);
   recv_text(talk, 5, 0);
   say_epoll(talk, poller, QUIET_MS);
   nudge(talk);
   if (!await_queued(talk, 17)) return;
-  say_epoll(talk, poller, PATIENCE_MS);
+  say_epoll(talk, poller, TIMEOUT_MS);
   recv_text(talk, 64, 0);
   say_epoll(talk, poller, QUIET_MS);
   nudge(talk);
-  say_epoll(talk, poller, PATIENCE_MS);
+  say_epoll(talk, poller, TIMEOUT_MS);
   close(poller);
 }
 
@@ -130,7 +130,7 @@ static void epoll_out_client(struct talk *talk, uint32_t edge) {
       continue;
     }
     struct epoll_event event;
-    if (errno != EAGAIN || epoll_wait(poller, &event, 1, PATIENCE_MS) != 1) {
+    if (errno != EAGAIN || epoll_wait(poller, &event, 1, TIMEOUT_MS) != 1) {
       say(talk, "stuck with %s", name_of_error(errno));
       break;
     }
@@ -151,7 +151,7 @@ static void epoll_out_edge_client(struct talk *talk) {
 // Reads nothing before the sender has filled everything there is.
 static void epoll_out_server(struct talk *talk) {
   int queued = 0, earlier = -1;
-  for (long end_ms = now_ms() + PATIENCE_MS; now_ms() < end_ms && queued != earlier; pause_ms(250)) {
+  for (long end_ms = now_ms() + TIMEOUT_MS; now_ms() < end_ms && queued != earlier; pause_ms(250)) {
     earlier = queued;
     ioctl(talk->fd, FIONREAD, &queued);
   }
@@ -166,7 +166,7 @@ static void rcvtimeo_client(struct talk *talk) {
   recv_text(talk, 64, 0);
   const long waited_ms = now_ms() - start_ms;
   say(talk, "%s", waited_ms >= 190 && waited_ms < 2000 ? "in time" : "NOT in time");
-  make_patient(talk->fd);
+  limit_waits(talk->fd);
   nudge(talk);
   if (await_queued(talk, 11)) recv_text(talk, 64, 0);
 }
@@ -202,7 +202,7 @@ static void rcvlowat_client(struct talk *talk) {
   if (!await_queued(talk, 11)) return;
   say(talk, "poll %s", polled(talk->fd, POLLIN, QUIET_MS));
   nudge(talk);
-  say(talk, "poll %s", polled(talk->fd, POLLIN, PATIENCE_MS));
+  say(talk, "poll %s", polled(talk->fd, POLLIN, TIMEOUT_MS));
   recv_text(talk, 64, 0);
 }
 

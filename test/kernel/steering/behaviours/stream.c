@@ -162,7 +162,7 @@ static void splice_server(struct talk *talk) {
 // The kernel may tell of several sends in one message.
 static void await_completions(struct talk *talk, unsigned expected) {
   unsigned completed = 0;
-  const long end_ms = now_ms() + PATIENCE_MS;
+  const long end_ms = now_ms() + TIMEOUT_MS;
   while (completed < expected && now_ms() < end_ms) {
     char control[256];
     struct msghdr message = {.msg_control = control, .msg_controllen = sizeof(control)};

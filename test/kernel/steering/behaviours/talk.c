@@ -68,10 +68,10 @@ struct sockaddr_storage at_port(const struct sockaddr_storage *address, int port
   return other;
 }
 
-void make_patient(int fd) {
-  const struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+void limit_waits(int fd) {
+  const struct timeval timeout = {.tv_sec = TIMEOUT_MS / 1000};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
 }
 
 int open_socket(const struct talk *talk) {
@@ -80,7 +80,7 @@ int open_socket(const struct talk *talk) {
     perror("socket");
     exit(1);
   }
-  make_patient(fd);
+  limit_waits(fd);
   return fd;
 }
 
@@ -116,7 +116,7 @@ bool await_nudge(struct talk *talk) {
 
 bool await_queued(struct talk *talk, int size_bytes) {
   int queued = 0;
-  for (const long end_ms = now_ms() + PATIENCE_MS; now_ms() < end_ms; pause_ms(2)) {
+  for (const long end_ms = now_ms() + TIMEOUT_MS; now_ms() < end_ms; pause_ms(2)) {
     if (ioctl(talk->fd, FIONREAD, &queued) == 0 && queued >= size_bytes) return true;
   }
   say(talk, "only %d bytes came", queued);

@@ -12,7 +12,7 @@
 enum { CLOSED_PORT = 7099, FIRST_PORT = 7100, CROWD_PORT = 7300, UNACCEPTED_PORT = 7310, PASSING_PORT = 7320 };
 enum { CROWD_PORTS = 4 };
 // Nothing takes longer; what does is said and is a difference.
-enum { PATIENCE_MS = 10000, BEHAVIOUR_SECONDS = 25 };
+enum { TIMEOUT_MS = 10000, BEHAVIOUR_SECONDS = 25 };
 
 // One end of a connection. The server's is accepted already; the client opens its own.
 struct talk {
@@ -42,9 +42,9 @@ const char *name_of_address(const struct sockaddr_storage *address, char text[80
 
 socklen_t length_of(const struct sockaddr_storage *address);
 struct sockaddr_storage at_port(const struct sockaddr_storage *address, int port);
-// A socket of the right family that never waits longer than PATIENCE_MS.
+// A socket of the right family that never waits longer than TIMEOUT_MS.
 int open_socket(const struct talk *talk);
-void make_patient(int fd);
+void limit_waits(int fd);
 // Connects, or says why not.
 bool dial(struct talk *talk);
 int listen_at(int family, int port, bool is_dual);

@@ -67,7 +67,7 @@ export async function tryNginx(world: World): Promise<unknown> {
     kept,
     ranges: ranges.match(/206 Partial Content/)?.[0],
     answered: Number(/(\d+) requests in/.exec(wrk)?.[1]) > 100,
-    trouble: wrk.match(/Socket errors.*|Non-2xx.*/g) ?? [],
+    errors: wrk.match(/Socket errors.*|Non-2xx.*/g) ?? [],
     said: server.stderr,
   };
 }
