@@ -10,7 +10,7 @@ const PIECE_BYTES = 128 * 1024;
 /** From so many WRITEs under way for each data queue pair on, small pieces wait until there are more records. */
 const BUSY_PER_QP = 4;
 
-export interface FlusherOptions {
+interface FlusherOptions {
   readonly dataQps: number;
   readonly pollAfter: number;
 }

@@ -7,7 +7,7 @@ import { MemoryBudget } from './credits.ts';
 /** Small, because each slow stream has at least one. */
 const HELD_BUFFER_BYTES = 64 * 1024;
 
-export interface LinkContextOptions {
+interface LinkContextOptions {
   readonly memoryBytes: number;
   readonly recordsPerSend: number;
 }

@@ -42,7 +42,7 @@ export interface Notifier {
 }
 
 /** Control words in shared memory: of each ring in our region and in the peer's. */
-export interface CoherentWords {
+interface CoherentWords {
   readonly ownOutgoing: Uint32Array;
   readonly ownIncoming: Uint32Array;
   readonly peerOutgoing: Uint32Array;

@@ -8,7 +8,7 @@ const PORT_WORD = 4;
 const MAX_PORT = 65_535;
 export const OPEN_PAYLOAD_BYTES = 2 * ENDPOINT_WORDS * 4;
 
-export interface OpenPayload {
+interface OpenPayload {
   readonly client: Address;
   /** The destination as the client sees it. */
   readonly original: Address;

@@ -50,7 +50,7 @@ export const recordWords = {
 } as const;
 
 export const HEADER_BYTES = 32;
-export const PROOF_BYTES = 4;
+const PROOF_BYTES = 4;
 
 /** Slots of a record with so much payload. */
 export function slotsFor(sizeBytes: number, slotBytes: number): number {

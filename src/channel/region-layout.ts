@@ -18,7 +18,7 @@ export const LAYOUT_VERSION = 2;
 
 export const controlWords = { readPosition: 0, readerMode: 1, writerWaits: 2 } as const;
 export const CONTROL_WORDS = 3;
-export const CONTROL_BYTES = 64;
+const CONTROL_BYTES = 64;
 
 /** What the reader of a ring wants from its writer. */
 export const readerModes = {
@@ -48,8 +48,7 @@ export interface RingStart {
 
 export const ringStart: RingStart = { position: 0, sequence: 1, salt: 0 };
 
-export const ringNumbers = [0, 1] as const;
-export type RingNumber = (typeof ringNumbers)[number];
+export type RingNumber = 0 | 1;
 
 /** Throws when the numbers make no ring: they may come from a peer. */
 export function checkGeometry({ slotBytes, slots, maxRecordSlots }: Geometry): void {

@@ -41,13 +41,13 @@ export interface TransportOptions {
 }
 
 /** What each side must know of the other's transport. */
-export interface TransportOffer {
+interface TransportOffer {
   /** The index queue pair first. */
   readonly qps: readonly QpEndpoint[];
   readonly region: RemoteRegion;
 }
 
-export interface TransportEvents {
+interface TransportEvents {
   /** Records up to this position were written. */
   onNotification(position: number): void;
   /** The control words changed. */

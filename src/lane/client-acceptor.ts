@@ -15,7 +15,7 @@ const listenAdvice: Readonly<Record<string, string>> = {
   EACCES: 'ports below 1024 need more rights; choose another with listen.proxyPort',
 };
 
-export interface ClientAcceptorOptions {
+interface ClientAcceptorOptions {
   readonly loop: EventLoop;
   readonly settings: LaneSettings;
   readonly maps: ConnectionMaps;

@@ -13,7 +13,7 @@ const SHARED_NAP_NS = 100_000;
 /** A session, as the loop sees it. */
 export type LoopedSession = Pick<Session, 'turn' | 'prepareSleep'>;
 
-export interface LaneLoopOptions {
+interface LaneLoopOptions {
   readonly loop: Pick<EventLoop, 'turn' | 'hasWork'>;
   readonly sessions: () => readonly LoopedSession[];
   readonly spinPolicy: SpinPolicy;

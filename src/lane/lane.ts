@@ -26,7 +26,7 @@ import { ServerDialer } from './server-dialer.ts';
 import { sessionOptions } from './session-options.ts';
 
 /** The thread that the lane runs in. */
-export interface LaneHost {
+interface LaneHost {
   /** Posts a message to the main thread. */
   tell(message: FromLane): void;
   /** Runs Node's loop until the promise settles. */

@@ -63,7 +63,7 @@ const guestPoll: PollTuning = {
 };
 
 /** For a thread whose own epoll is inside Node's event loop. It does not spin. */
-export interface OwnEpollTuning {
+interface OwnEpollTuning {
   /** After so long without an event, sleeping is left to Node's event loop. */
   readonly sleepNs: number;
   /** Node's event loop has to wait so long at most. */
