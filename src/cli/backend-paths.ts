@@ -1,4 +1,4 @@
-// Where a backend is found when nobody says: its two sockets, which are not named as those of daemons are.
+// The default paths of a backend's two sockets, which lie apart from those of daemons.
 
 import { join } from 'node:path';
 import { runDirOf } from '../server/index.ts';

@@ -81,7 +81,7 @@ describe('millrace backend', () => {
       const gone = once(guest, 'exit');
       await once(guest.stdout, 'data');
       const { stdout } = await runCaptured(['guest'], { env });
-      assert.match(stdout, /^lending soft-shm at .*\n1 of 64 guests; 1 let in so far, 0 refused, 0 dropped\n/);
+      assert.match(stdout, /^lending soft-shm at .*\n1 of 64 guests; 1 accepted so far, 0 refused, 0 dropped\n/);
       assert.match(stdout, /^ +1 +pid \d+ of uid \d+ /m);
       const detail = await runCaptured(['guest', 'show', '1'], { env });
       assert.match(detail.stdout, /^ {2}pds +1 of \d+$/m);
@@ -108,7 +108,11 @@ describe('millrace backend', () => {
   test('a guest that is not there, and a backend that does not run, are one line each', async () => {
     await withBackend(async (env) => {
       const outcome = await runCaptured(['guest', 'show', '7'], { env });
-      assert.deepEqual(outcome, { code: 2, stdout: '', stderr: 'millrace: there is no guest 7; there are none\n' });
+      assert.deepEqual(outcome, {
+        code: 2,
+        stdout: '',
+        stderr: 'millrace: there is no guest 7; no guest is connected\n',
+      });
     });
     using folder = temporaryFolder();
     const { code, stderr } = await runCaptured(['guest'], { env: { MILLRACE_RUN_DIR: folder.path } });

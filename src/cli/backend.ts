@@ -1,4 +1,4 @@
-// `millrace backend`: lends this machine's RDMA devices to guests and containers, in the foreground, until it is told to stop.
+// `millrace backend`: lends this host's RDMA devices to guests, in the foreground, until it is stopped.
 
 import { dirname } from 'node:path';
 import { InvalidArgumentError, Option } from 'commander';
@@ -32,8 +32,7 @@ interface Options {
 }
 
 const examples = `
-Guests find the devices with MILLRACE_BACKEND=SOCKET in their environment; nothing else changes for them. A container needs the socket
-mounted, nothing more.
+Guests find the devices by MILLRACE_BACKEND=SOCKET in their environment. A container needs only that socket, mounted.
 
 Examples:
   millrace backend --device soft-shm &
@@ -44,23 +43,36 @@ Examples:
 export const addBackend: AddCommand = (program, { world, finish }) => {
   program
     .command('backend')
-    .description('lend this machine’s RDMA devices to guests and containers, until it is stopped')
+    .description('Lend the RDMA devices of this host to virtual machines and containers, until it is stopped.')
     .option('--socket <path>', 'where guests connect (default: /run/millrace/backend/guests)')
     .option('--api <path>', 'control socket, for millrace guest (default: /run/millrace/backend/api)')
-    .option('--http <addr:port>', 'the same by TCP, for Prometheus: /metrics', hostAndPort)
-    .option('--device <name>', 'a device that guests may use; more than once (default: all)', collect(String))
-    .option('--uid <number>', 'a user who may connect; more than once (default: its own)', collect(wholeNumber))
-    .option('--gid <number>', 'a group that may connect; more than once', collect(wholeNumber))
-    .option('--memory <size>', 'of each guest’s regions and queues, as 256MiB', size, defaultLimits.memoryBytes)
-    .option('--operations <count>', 'places in each guest’s queues together', wholeNumber, defaultLimits.operations)
-    .option('--max-guests <count>', 'guests at a time', wholeNumber, 64)
+    .option('--http <addr:port>', 'also serve the API over TCP, with /metrics for Prometheus', hostAndPort)
+    .option('--device <name>', 'a device that guests may use; may be repeated (default: all)', collect(String))
+    .option('--uid <number>', 'a user who may connect; may be repeated (default: the own user)', collect(wholeNumber))
+    .option('--gid <number>', 'a group that may connect; may be repeated', collect(wholeNumber))
+    .option(
+      '--memory <size>',
+      'memory for the regions and queues of each guest, as 256MiB',
+      size,
+      defaultLimits.memoryBytes,
+    )
+    .option(
+      '--operations <count>',
+      'work requests that each guest may have queued, all queues together',
+      wholeNumber,
+      defaultLimits.operations,
+    )
+    .option('--max-guests <count>', 'how many guests may be connected at a time', wholeNumber, 64)
     .addOption(
       new Option('--wait <mode>', 'how threads wait for guests')
         .choices([...waitModes])
         .default('mixed' satisfies WaitMode),
     )
-    .option('--record <file>', 'all verbs calls of the first guest, for millrace replay; of guest n, to FILE.n')
-    .option('--json', 'events for programs, one a line')
+    .option(
+      '--record <file>',
+      'record the verbs calls of the first guest for millrace replay; those of guest n go to FILE.n',
+    )
+    .option('--json', 'print events as JSON, one per line')
     .addHelpText('after', examples)
     .action((options: Options) => finish(() => backend(options, world)));
 };

@@ -8,7 +8,7 @@ if (major < 24) {
 } else {
   const { main } = await import('./main.ts');
   process.exitCode = await main(process.argv.slice(2));
-  // A thread that did not end must not keep a command alive that has.
+  // A thread that has not ended must not keep a finished command alive.
   setTimeout(() => process.exit(), 3000).unref();
 }
 

@@ -1,9 +1,9 @@
-// What a command is: it builds its commander command for a world, and its action resolves to an exit code (exit-code.ts, or that of a program it ran).
+// The type of a command: it adds itself to commander, and its action resolves to an exit code (or that of a program it ran).
 
 import type { Command } from 'commander';
 import type { World } from './world.ts';
 
-/** Wraps an action so that its exit code reaches the caller of `run`. */
+/** Runs an action, and makes its exit code the result of `run`. */
 type Finish = (action: () => Promise<number>) => Promise<void>;
 
 export interface CommandContext {

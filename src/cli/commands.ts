@@ -1,4 +1,4 @@
-// The commands that millrace ships, each loaded when it is asked for. In the order of the help.
+// The commands that millrace ships, in the order of the help. Each is loaded only when it is used.
 
 import type { AddCommand } from './command.ts';
 

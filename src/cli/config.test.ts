@@ -28,7 +28,7 @@ describe('millrace config', () => {
       assert.equal(code, 2);
       assert.equal(stdout, '');
       assert.deepEqual(stderr.split('\n'), [
-        `${file.path}:1:1: nod: there is no such key (did you mean node?); leave it out or mend it`,
+        `${file.path}:1:1: nod: there is no such key (did you mean node?); correct it or leave it out`,
         `${file.path}:2:8: lanes: 65 does not fit; give auto or a whole number from 1 to 64`,
         '',
       ]);

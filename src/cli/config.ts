@@ -17,24 +17,24 @@ Examples:
 export const addConfig: AddCommand = (program, { world, finish }) => {
   const config = program
     .command('config')
-    .description("Check a daemon's config file; see what it comes to.")
+    .description("Check a daemon's config file, and show it with all defaults.")
     .addHelpText('after', examples);
   config
     .command('check')
-    .description('Say ok, or all that is wrong, as FILE:LINE:COLUMN: key: problem.')
-    .argument('<file>', 'YAML')
+    .description('Print ok, or all problems as FILE:LINE:COLUMN: key: problem.')
+    .argument('<file>', 'the config file (YAML)')
     .action((file: string) => finish(() => withConfig(file, world, check)));
   config
     .command('show')
-    .description('Everything with its value, defaults included; passwords are masked.')
-    .argument('<file>', 'YAML')
-    .option('--json', 'for programs')
+    .description('Show every key with its value, defaults included; passwords are masked.')
+    .argument('<file>', 'the config file (YAML)')
+    .option('--json', 'print JSON, for programs')
     .action((file: string, options: { readonly json?: true }) =>
       finish(() => withConfig(file, world, (loaded) => show(loaded, options.json === true, world))),
     );
   config
     .command('schema')
-    .description('The JSON schema of the file.')
+    .description('Print the JSON schema of the config file, for editors.')
     .action(() =>
       finish(async () => {
         world.stdout.write(`${JSON.stringify(configJsonSchema(), null, 2)}\n`);
@@ -51,7 +51,7 @@ async function withConfig(file: string, world: World, use: Use): Promise<ExitCod
     loaded = await loadConfig(file, world.env);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    // Nothing before the file's name: editors and terminals jump to the place.
+    // The line starts with the file's name, so that editors and terminals can jump to the place.
     world.stderr.write(`${error.message}\n`);
     return exitCode.usage;
   }
@@ -59,7 +59,7 @@ async function withConfig(file: string, world: World, use: Use): Promise<ExitCod
 }
 
 async function check({ path, config }: LoadedConfig, world: World): Promise<ExitCode> {
-  // What the daemon would say only when it starts.
+  // Also finds rules that the daemon would refuse only when it starts.
   daemonRules(config);
   if (config.tls !== undefined) await readTlsMaterial(config.tls);
   world.stdout.write(`${path}: ok\n`);

@@ -19,7 +19,7 @@ describe('millrace conn', () => {
     for (const [args, message] of [
       [['--mode', 'fast'], /Allowed choices are carried, shortcut, plain/],
       [['--peer', 'bb'], /there is no peer bb \(there is b\)/],
-      [['--instance', '../x'], /instance '\.\.\/x'/],
+      [['--instance', '../x'], /invalid instance name "\.\.\/x"/],
       [['--instance', 'x', '--socket', 'y'], /cannot be used with/],
       [['a', 'b'], /too many arguments/],
     ] as const) {
@@ -66,7 +66,7 @@ describe('millrace conn', () => {
     assert.deepEqual(await daemon.run(['conn']), { code: 0, stdout: '', stderr: 'no connections\n' });
     await using busy = await fakeDaemon();
     const { stderr } = await busy.run(['conn', 'nginx']);
-    assert.equal(stderr, 'none of 3 connections is about nginx\n');
+    assert.equal(stderr, 'none of 3 connections matches nginx\n');
   });
 
   test('lets no program play with the terminal by its name', async () => {

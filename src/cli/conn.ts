@@ -1,4 +1,4 @@
-// `millrace conn`: the connections a daemon carries, and those it does not with the reason, in the manner of ss(8).
+// `millrace conn`: lists the connections that a daemon carries, and those that it does not with the reason, as ss(8) does.
 
 import { Option } from 'commander';
 import { UsageError } from '../errors.ts';
@@ -23,19 +23,21 @@ const align = ['left', 'left', 'left', 'left', 'left', 'left', 'right', 'right',
 
 const examples = `
 Examples:
-  millrace conn                    all of them
-  millrace conn :6379              those with such an address, process or peer
-  millrace conn --mode plain       those that are not carried, and why
-  millrace conn --peer b --json    for programs`;
+  millrace conn                    all connections
+  millrace conn :6379              connections whose address, process or peer matches
+  millrace conn --mode plain       connections that are not carried, with the reason
+  millrace conn --peer b --json    connections with peer b, as JSON`;
 
 export const addConn: AddCommand = (program, { world, finish }) => {
   const conn = program
     .command('conn')
-    .description('Connections: how each travels, how much, for whom, and why one is not carried.')
+    .description(
+      'List connections: whether each is carried, how much it moved, for which process, and why it is plain TCP.',
+    )
     .argument('[filter]', 'a part of an address, a process name, a process id or a peer')
-    .option('--peer <name>', 'only those carried to or from this peer')
-    .addOption(new Option('--mode <mode>', 'only those that travel so').choices(connectionModes))
-    .option('--json', 'for programs')
+    .option('--peer <name>', 'show only connections with this peer')
+    .addOption(new Option('--mode <mode>', 'show only connections of this mode').choices(connectionModes))
+    .option('--json', 'print JSON, for programs')
     .addHelpText('after', examples);
   addDaemonOptions(conn).action((filter: string | undefined, options: Options) =>
     finish(() => showConnections(filter ?? '', options, world)),
@@ -55,7 +57,7 @@ async function showConnections(filter: string, options: Options, world: World): 
   }
   if (shown.length === 0) {
     world.stderr.write(
-      found.length === 0 ? 'no connections\n' : `none of ${found.length} connections is about ${filter}\n`,
+      found.length === 0 ? 'no connections\n' : `none of ${found.length} connections matches ${filter}\n`,
     );
     return exitCode.ok;
   }
@@ -66,7 +68,7 @@ async function showConnections(filter: string, options: Options, world: World): 
   return exitCode.ok;
 }
 
-/** No connections is an answer; no such peer is a mistake. */
+/** An unknown peer is an error, unlike an empty list. */
 async function checkPeer(client: ApiClient, peer: string, signal: AbortSignal): Promise<void> {
   const names = (await client.status({ signal })).peers.map(({ name }) => name);
   if (!names.includes(peer)) throw new UsageError(`there is no peer ${peer}${didYouMean(peer, names)}`);
@@ -84,7 +86,7 @@ function rowOf(connection: ConnectionStatus): readonly string[] {
   return [mode, state, local, remote, ...names, ...figures, processOf(connection), printable(reason)];
 }
 
-/** `-` where the program is unknown: it runs on the peer's host, or has ended. */
+/** `-` when the program is not known: it runs on the peer's host, or has ended. */
 export function processOf({ command, pid }: ConnectionStatus): string {
   if (pid === 0) return command === '' ? '-' : printable(command);
   return `${printable(command)}(${pid})`;

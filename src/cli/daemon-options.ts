@@ -1,4 +1,4 @@
-// The options by which commands that talk to a daemon say which one.
+// The options that name the daemon which a command talks to.
 
 import { type Command, Option } from 'commander';
 import { ApiClient, findSocket, type SocketChoice } from '../server/index.ts';
@@ -8,8 +8,8 @@ export type DaemonOptions = SocketChoice;
 
 export function addDaemonOptions(command: Command): Command {
   return command
-    .option('--instance <name>', 'the daemon’s name (default: the one that runs here)')
-    .addOption(new Option('--socket <path>', 'the daemon’s control socket').conflicts('instance'));
+    .option('--instance <name>', 'instance name of the daemon (default: the only one that runs here)')
+    .addOption(new Option('--socket <path>', 'control socket of the daemon').conflicts('instance'));
 }
 
 export async function clientOf(options: DaemonOptions, world: World): Promise<ApiClient> {

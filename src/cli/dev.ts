@@ -1,4 +1,4 @@
-// `millrace dev`: the RDMA devices there are and what they can do, in the manner of ibv_devinfo.
+// `millrace dev`: lists the RDMA devices and their attributes, as ibv_devinfo does.
 
 import { type Device, type DeviceInfo, listDevices, openDevice } from '../providers/index.ts';
 import type { AddCommand } from './command.ts';
@@ -18,11 +18,11 @@ interface Shown extends DeviceInfo {
 }
 
 export const addDev: AddCommand = (program, { world, finish }) => {
-  const dev = program.command('dev').description('the RDMA devices of this machine, as ibv_devinfo shows them');
+  const dev = program.command('dev').description('List the RDMA devices of this host, as ibv_devinfo does.');
   dev
     .command('show', { isDefault: true })
-    .description('all devices of all providers, or one: attributes, ports and GIDs')
-    .argument('[name]')
+    .description('Show all devices of all providers, or one: attributes, ports and GIDs.')
+    .argument('[name]', 'a device name')
     .option('--json', 'print one JSON document')
     .action((name: string | undefined, options: Options) => finish(async () => show(name, options, world)));
 };
@@ -78,7 +78,7 @@ function field(name: string, value: string, indent = 2): string {
   return `${' '.repeat(indent)}${`${name}:`.padEnd(24 - indent)}${value}`;
 }
 
-/** As ibv_devinfo spells them: maxQpRequests is max_qp_requests. */
+/** Spelled as ibv_devinfo does: maxQpRequests is max_qp_requests. */
 function snakeCase(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -1,4 +1,4 @@
-// `millrace doctor`: what this machine can do, for people or as JSON.
+// `millrace doctor`: reports what this host can do, for people or as JSON.
 
 import { diagnose, type Finding, type Report, type Status } from '../doctor/index.ts';
 import type { AddCommand } from './command.ts';
@@ -38,11 +38,11 @@ const statuses = {
 export const addDoctor: AddCommand = (program, { world, finish }) => {
   program
     .command('doctor')
-    .summary('say what this machine can and cannot do, why, and what to do about it')
+    .summary('Report what this host can and cannot do, why, and what to do about it.')
     .description(
-      'Probes what each feature needs by trying it: yes, no, or could not tell (?), with the consequence and the fix.\n' +
-        'Exits with 0 when the demo and the proxy with its defaults run here, with 5 when privileges are missing, and\n' +
-        'with 4 when the machine cannot.',
+      'Probe what each feature needs by trying it. Each answer is yes, no or unknown (?), with its consequence and the fix.\n' +
+        'The exit code is 0 when the demo and the proxy with its defaults run here, 5 when privileges are missing, and\n' +
+        '4 when the host lacks something else.',
     )
     .option('--json', 'print the report as one JSON document')
     .action((options: { json?: boolean }) =>
@@ -93,7 +93,7 @@ function findingLines(finding: Finding, titleWidth: number, columns: number, pai
   return [head, ...rest, ...advice('so:', finding.consequence), ...advice('fix:', finding.fix)];
 }
 
-/** One feature a line, unless the reasons are many. */
+/** One line per feature, or more when there are many reasons. */
 export function featureLines(report: Report, paint: Paint, columns = MAX_COLUMNS - INDENT): readonly string[] {
   const titles = new Map(report.findings.map((finding) => [finding.id, finding.title]));
   const statusWidth = Math.max(...Object.values(statuses).map((status) => status.text.length));
@@ -109,7 +109,7 @@ export function featureLines(report: Report, paint: Paint, columns = MAX_COLUMNS
   });
 }
 
-/** Breaks at spaces; a word that is too long is cut. */
+/** Breaks lines at spaces, and cuts words that are too long. */
 function wrap(text: string, width: number): readonly string[] {
   const lines: string[] = [];
   let line = '';

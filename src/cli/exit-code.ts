@@ -1,4 +1,4 @@
-// What the process tells its caller, and which error leads to which code.
+// The exit codes of the command line, and the code of each error.
 
 import { MillraceError, SystemError } from '../errors.ts';
 
@@ -9,7 +9,7 @@ export const exitCode = {
   notRunning: 3,
   unsupported: 4,
   permission: 5,
-  /** As shells do: 128 + SIGINT. */
+  /** 128 + SIGINT, as shells report it. */
   interrupted: 130,
 } as const;
 

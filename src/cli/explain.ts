@@ -1,4 +1,4 @@
-// `millrace explain` and `millrace reload`: why a connection travels as it does, and the config read again.
+// `millrace explain`: says why a connection is or is not carried. `millrace reload`: lets a daemon read its config again.
 
 import { printable } from '../text/index.ts';
 import type { AddCommand } from './command.ts';
@@ -14,7 +14,7 @@ Examples:
 export const addExplain: AddCommand = (program, { world, finish }) => {
   const explain = program
     .command('explain')
-    .description('Why a connection is or is not carried: the checks in order, and the one that decided.')
+    .description('Explain why a connection is or is not carried: the checks in order, and the one that decided.')
     .argument('<which>', 'a process id, or ADDR:PORT->ADDR:PORT')
     .addHelpText('after', examples);
   addDaemonOptions(explain).action((which: string, options: DaemonOptions) =>
@@ -22,7 +22,7 @@ export const addExplain: AddCommand = (program, { world, finish }) => {
   );
   const reload = program
     .command('reload')
-    .description('Have the daemon read its config again, as SIGHUP does; says what was taken over.');
+    .description('Let the daemon read its config again, as SIGHUP does, and print what was taken over.');
   addDaemonOptions(reload).action((options: DaemonOptions) =>
     finish(() => show(options, world, (client) => client.reload({ signal: world.signal }))),
   );

@@ -1,4 +1,4 @@
-// Bytes, rates and times as people read them in tables: three digits and a unit.
+// Formats bytes, rates and times for tables: three digits and a unit.
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'] as const;
 
@@ -7,7 +7,7 @@ export function bytesText(bytes: number): string {
   if (bytes === 0) return '0';
   let value = bytes;
   let index = 0;
-  // 1000 and not 1024: four digits are never needed.
+  // The next unit starts at 1000, not 1024, so that four digits are never needed.
   while (Math.round(value) >= 1000 && index < units.length - 1) {
     value /= 1024;
     index++;
@@ -25,7 +25,7 @@ export function countText(count: number): string {
   return count < 999_500 ? `${digits(count / 1e3, false)}k` : `${digits(count / 1e6, false)}M`;
 }
 
-/** A share of one core. */
+/** A share of one core as percent. */
 export function percentText(share: number): string {
   return `${(share * 100).toFixed(1)}%`;
 }
@@ -36,7 +36,7 @@ export function microsecondsText(us: number): string {
   return us < 1000 ? `${Math.round(us)} us` : `${digits(us / 1000, false)} ms`;
 }
 
-/** Since then: `5s`, `12m`, `3h04m`, `2d05h`. */
+/** A duration: `5s`, `12m`, `3h04m`, `2d05h`. */
 export function ageText(ageMs: number): string {
   const seconds = Math.max(0, Math.floor(ageMs / 1000));
   if (seconds < 60) return `${seconds}s`;

@@ -1,4 +1,4 @@
-// `millrace guest run`: a command in a virtual machine that has no RDMA device, and uses those of this machine through a backend.
+// `millrace guest run`: runs a command in a virtual machine that uses the RDMA devices of this host through a backend.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,12 +25,12 @@ interface Options {
   readonly record?: string;
 }
 
-/** A day: people may leave a guest running. */
+/** One day: people may leave a guest running. */
 const maxLifeMs = 86_400_000;
 
 const examples = `
 In the guest MILLRACE_BACKEND is set, so that programs find the devices of
-this machine under their names; nothing else changes for them.
+this host under their names.
 
 Examples:
   millrace guest run --device soft-shm -- node my-program.js
@@ -40,27 +40,32 @@ Examples:
 export function addGuestRun(guest: Command, { world, finish }: CommandContext): void {
   guest
     .command('run')
-    .description('Boot a virtual machine without RDMA, run a command in it on this machine’s devices, and end it.')
+    .description('Boot a virtual machine, run a command in it that uses the RDMA devices of this host, and end it.')
     .usage('[options] -- <command> [arguments...]')
-    .option('--backend <socket>', 'of a backend that runs already (default: one of its own, which ends with it)')
-    .option('--name <name>', 'of the guest, and in the backend’s lists', 'vm')
-    .option('--device <name>', 'a device that it may use; more than once (default: all)', collect)
+    .option('--backend <socket>', 'socket of a running backend (default: start one that ends with the guest)')
+    .option('--name <name>', 'name of the guest, also shown by the backend', 'vm')
+    .option('--device <name>', 'a device that the guest may use; may be repeated (default: all)', collect)
     .option(
       '--shared <size>',
       'memory for regions and queues of all its programs, a power of two',
       size,
       64 * 1024 ** 2,
     )
-    .option('--programs <number>', 'programs that use devices at a time; each has an equal part of that', number, 4)
-    .option('--memory <MB>', 'of the guest', number, 1024)
-    .option('--cpus <number>', 'of the guest', number, 2)
-    .option('--share <folder>', 'a folder the guest may write to, at the same path')
-    .option('--timeout <seconds>', 'for the command; it is killed then', number)
+    .option(
+      '--programs <number>',
+      'how many programs may use devices at a time; each gets an equal part of --shared',
+      number,
+      4,
+    )
+    .option('--memory <MB>', 'memory of the guest', number, 1024)
+    .option('--cpus <number>', 'processors of the guest', number, 2)
+    .option('--share <folder>', 'a folder that the guest may write to, at the same path')
+    .option('--timeout <seconds>', 'kill the command after so long', number)
     .option(
       '--record <file>',
-      'all verbs calls of its first program, for millrace replay; of the next, to FILE.2 and so on',
+      'record the verbs calls of its first program for millrace replay; those of the next go to FILE.2 and so on',
     )
-    .argument('<command...>')
+    .argument('<command...>', 'the command and its arguments')
     .passThroughOptions()
     .addHelpText('after', examples)
     .action((words: readonly string[], options: Options) => finish(() => runInGuest(words, options, world)));
@@ -68,9 +73,9 @@ export function addGuestRun(guest: Command, { world, finish }: CommandContext): 
 
 async function runInGuest(rawWords: readonly string[], options: Options, world: World): Promise<number> {
   const words = rawWords[0] === '--' ? rawWords.slice(1) : rawWords;
-  if (words.length === 0) throw new UsageError('guest run: no command after --');
+  if (words.length === 0) throw new UsageError('guest run: there is no command; give it after --');
   if (options.backend !== undefined && (options.device ?? options.record) !== undefined) {
-    throw new UsageError('guest run: --device and --record are the business of the backend that --backend names');
+    throw new UsageError('guest run: --device and --record do not go with --backend; give them to that backend');
   }
   const { backend, share, timeout, name } = options;
   await using resources = new AsyncDisposableStack();
@@ -104,7 +109,7 @@ async function runInGuest(rawWords: readonly string[], options: Options, world: 
   return status;
 }
 
-/** A backend for this guest alone. Nobody else is to find it: the guest comes by its own way. */
+/** A backend for this guest alone, on a socket that others do not find. */
 function serveHere({ ends }: QemuWiring, { name, device, record }: Options, resources: AsyncDisposableStack): void {
   const folder = resources.adopt(mkdtempSync(join(tmpdir(), 'millrace-backend-')), (path) =>
     rmSync(path, { recursive: true, force: true }),

@@ -1,4 +1,4 @@
-// `millrace guest show`: the guests of a backend, what each has and does.
+// `millrace guest show`: lists the guests of a backend with what each uses and does.
 
 import type { Command } from 'commander';
 import { UsageError } from '../errors.ts';
@@ -20,10 +20,10 @@ interface Options {
 export function addGuestShow(guest: Command, { world, finish }: CommandContext): void {
   guest
     .command('show', { isDefault: true })
-    .description('All guests in short, or one with all that it has.')
+    .description('List all guests, or show one in full.')
     .argument('[number]', 'a guest’s number')
     .option('--api <path>', 'the backend’s control socket (default: /run/millrace/backend/api)')
-    .option('--json', 'for programs')
+    .option('--json', 'print JSON, for programs')
     .action((number: string | undefined, options: Options) => finish(() => showGuests(number, options, world)));
 }
 
@@ -34,7 +34,9 @@ async function showGuests(number: string | undefined, options: Options, world: W
   const shown = number === undefined ? status.guests : status.guests.filter(({ id }) => String(id) === number);
   if (number !== undefined && shown.length === 0) {
     const ids = status.guests.map(({ id }) => id).join(', ');
-    throw new UsageError(`there is no guest ${number}; ${ids === '' ? 'there are none' : `there is ${ids}`}`);
+    throw new UsageError(
+      `there is no guest ${number}; ${ids === '' ? 'no guest is connected' : `connected are ${ids}`}`,
+    );
   }
   const paint = painter(world.stdout, world.env);
   if (options.json) world.stdout.write(`${JSON.stringify({ v: 1, ...status, guests: shown })}\n`);
@@ -44,7 +46,7 @@ async function showGuests(number: string | undefined, options: Options, world: W
 }
 
 function summaryOf({ socketPath, devices, guests, maxGuests, accepted, refused, dropped }: BackendStatus): string {
-  const counts = `${guests.length} of ${maxGuests} guests; ${accepted} let in so far, ${refused} refused, ${dropped} dropped`;
+  const counts = `${guests.length} of ${maxGuests} guests; ${accepted} accepted so far, ${refused} refused, ${dropped} dropped`;
   return `lending ${devices.join(', ')} at ${socketPath}\n${counts}`;
 }
 

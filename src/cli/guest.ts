@@ -7,7 +7,7 @@ import { addGuestShow } from './guest-show.ts';
 export const addGuest: AddCommand = (program, context) => {
   const guest = program
     .command('guest')
-    .description('The guests of a backend: virtual machines, containers, processes.')
+    .description('Show the guests of a backend, or run a command in a guest.')
     .enablePositionalOptions();
   addGuestShow(guest, context);
   addGuestRun(guest, context);

@@ -1,4 +1,4 @@
-// The command line, as the workbench extends it: commands, exit codes, the world, tables.
+// What the workbench's command line takes from this one: commands, exit codes, the world, tables.
 
 export type { AddCommand } from './command.ts';
 export { type CommandSource, commands } from './commands.ts';

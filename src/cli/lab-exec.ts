@@ -1,4 +1,4 @@
-// `millrace lab exec`: a program in a host, with our streams, our signals and its own exit status.
+// `millrace lab exec`: runs a program in a lab host, with the streams and signals of this process.
 
 import type { ChildProcess, StdioOptions } from 'node:child_process';
 import { constants } from 'node:os';
@@ -8,17 +8,17 @@ import { defaultRunDir, findLab, findProgram, Host, listLabs } from '../lab/inde
 import type { CommandContext } from './command.ts';
 import type { World } from './world.ts';
 
-/** As shells say it. */
+/** The exit status that shells use. */
 const notFoundStatus = 127;
 
 export function addExec(lab: Command, { world, finish }: CommandContext): void {
   lab
     .command('exec')
-    .description('Run a program in a host. The exit status is the program’s.')
+    .description('Run a program in a lab host. The exit status is the program’s.')
     .usage('[options] <host> -- <command> [arguments...]')
-    .option('--lab <name>', 'name or id; not needed while there is only one')
-    .argument('<host>')
-    .argument('<command...>')
+    .option('--lab <name>', 'name or id of the lab; not needed while there is only one')
+    .argument('<host>', 'a host of the lab')
+    .argument('<command...>', 'the program and its arguments')
     .passThroughOptions()
     .action((host: string, words: readonly string[], options: { readonly lab?: string }) =>
       finish(() => execute(host, words, options.lab, world)),
@@ -34,7 +34,7 @@ async function execute(
   const { record } = findLab(listLabs(runDirOf(world)).labs, label);
   const host = new Host(record, hostName);
   const [command, ...args] = rawWords[0] === '--' ? rawWords.slice(1) : rawWords;
-  if (command === undefined) throw new UsageError(`lab exec ${hostName}: no command after --`);
+  if (command === undefined) throw new UsageError(`lab exec ${hostName}: there is no command; give it after --`);
   const env = { ...world.env };
   if (findProgram(command, env.PATH) === null) {
     world.stderr.write(`millrace: run ${command} in host ${hostName}: no such program\n`);
@@ -45,7 +45,7 @@ async function execute(
   return statusOf(child, world);
 }
 
-/** The process's own streams are handed over as they are, terminals included; those of a test are copied. */
+/** The streams of this process are inherited, terminals included; those of a test are copied. */
 function stdioOf(world: World): StdioOptions {
   return [
     world.stdin === process.stdin ? 'inherit' : 'pipe',
@@ -56,7 +56,7 @@ function stdioOf(world: World): StdioOptions {
 
 function connectStreams(child: ChildProcess, world: World): void {
   if (child.stdin !== null) {
-    // The program need not read all of it.
+    // The program need not read all of its input.
     child.stdin.on('error', () => {});
     world.stdin.pipe(child.stdin);
   }
@@ -68,7 +68,7 @@ async function statusOf(child: ChildProcess, world: World): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   const forward = (): void => {
     const name = /SIG[A-Z]+/.exec(String(world.signal.reason))?.[0] ?? 'SIGTERM';
-    // A terminal sends Ctrl-C to the program as well; it must not arrive twice.
+    // A terminal sends Ctrl-C to the program as well, so it is not forwarded.
     if (name === 'SIGINT' && process.stdin.isTTY && world.stdin === process.stdin) return;
     child.kill(name as NodeJS.Signals);
   };
@@ -84,7 +84,7 @@ async function statusOf(child: ChildProcess, world: World): Promise<number> {
   }
 }
 
-/** Where the records live; the tests, and several users of one machine, keep theirs apart. */
+/** The folder of the labs' records; tests and users of one machine may each have their own. */
 export function runDirOf(world: World): string {
   const dir = world.env.MILLRACE_RUN_DIR;
   return dir === undefined || dir === '' ? defaultRunDir : dir;

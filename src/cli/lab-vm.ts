@@ -1,4 +1,4 @@
-// `millrace lab vm`: a command in a virtual machine with a kernel of its own, with its output and its exit status.
+// `millrace lab vm`: runs a command in a virtual machine with a kernel of its own, and ends with its exit status.
 
 import { resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
@@ -16,7 +16,7 @@ interface VmOptions {
   readonly timeout?: number;
 }
 
-/** A day: people may leave a guest running. */
+/** One day: people may leave a guest running. */
 const maxLifeMs = 86_400_000;
 
 const examples = `
@@ -26,23 +26,23 @@ Examples:
   millrace lab vm run --share /srv/results -- sh -c 'dmesg > /srv/results/dmesg.txt'
   millrace lab vm run --pcap out.pcap -- ip neigh
 
-The guest sees the files of this machine, read-only; what it writes is gone when it ends. The first run downloads a kernel.`;
+The guest sees the files of this machine read-only; what it writes elsewhere is lost when it ends. The first run downloads a kernel.`;
 
 export function addVm(lab: Command, { world, finish }: CommandContext): void {
   const vm = lab
     .command('vm')
-    .description('Virtual machines with a kernel of their own, over the files of this one.')
+    .description('Run commands in virtual machines with a kernel of their own.')
     .enablePositionalOptions();
   vm.command('run')
     .description('Boot a guest, run a command in it as root, and end it. The exit status is the command’s.')
     .usage('[options] -- <command> [arguments...]')
-    .option('--memory <MB>', 'of the guest (default: 1024)', numberOf)
-    .option('--cpus <number>', 'of the guest (default: 2)', numberOf)
-    .option('--rxe', 'give it an RDMA device, rxe0, with the address 10.99.0.1')
-    .option('--share <folder>', 'a folder the guest may write to, at the same path')
-    .option('--pcap <file>', 'give it a network card, eth0, and record what passes')
-    .option('--timeout <seconds>', 'for the command; it is killed then', numberOf)
-    .argument('<command...>')
+    .option('--memory <MB>', 'memory of the guest (default: 1024)', numberOf)
+    .option('--cpus <number>', 'processors of the guest (default: 2)', numberOf)
+    .option('--rxe', 'give the guest an RDMA device, rxe0, with the address 10.99.0.1')
+    .option('--share <folder>', 'a folder that the guest may write to, at the same path')
+    .option('--pcap <file>', 'give the guest a network card, eth0, and record its packets')
+    .option('--timeout <seconds>', 'kill the command after so long', numberOf)
+    .argument('<command...>', 'the command and its arguments')
     .passThroughOptions()
     .addHelpText('after', examples)
     .action((words: readonly string[], options: VmOptions) => finish(() => runInGuest(words, options, world)));
@@ -50,9 +50,10 @@ export function addVm(lab: Command, { world, finish }: CommandContext): void {
 
 async function runInGuest(rawWords: readonly string[], options: VmOptions, world: World): Promise<number> {
   const words = rawWords[0] === '--' ? rawWords.slice(1) : rawWords;
-  if (words.length === 0) throw new UsageError('lab vm run: no command after --');
+  if (words.length === 0) throw new UsageError('lab vm run: there is no command; give it after --');
   const { timeout, pcap } = options;
-  if (timeout !== undefined && !(timeout > 0)) throw new UsageError(`lab vm run: a timeout of ${timeout} s`);
+  if (timeout !== undefined && !(timeout > 0))
+    throw new UsageError(`lab vm run: the timeout is ${timeout} s; give more than 0`);
   await using guest = await Guest.boot(guestOptions(options, world));
   try {
     if (options.rxe === true) await guest.addRxe();
@@ -82,6 +83,6 @@ function guestOptions({ memory, cpus, share, pcap }: VmOptions, world: World): G
 
 function numberOf(text: string): number {
   const value = Number(text);
-  if (text.trim() === '' || Number.isNaN(value)) throw new InvalidArgumentError('It is not a number.');
+  if (text.trim() === '' || Number.isNaN(value)) throw new InvalidArgumentError('Give a number.');
   return value;
 }

@@ -1,4 +1,4 @@
-// `millrace lab`: makes, shows and removes labs that stay, and runs programs in their hosts.
+// `millrace lab`: makes, lists and removes labs, and runs programs in their hosts.
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { UsageError } from '../errors.ts';
@@ -40,8 +40,8 @@ interface DownOptions {
 export const addLab: AddCommand = (program, context) => {
   const lab = program
     .command('lab')
-    .description('Hosts on this machine: namespaces with a network of their own, for demos, tests and benchmarks.')
-    // Options after `exec HOST` are the program's.
+    .description('Make hosts on this machine: namespaces with a network of their own, for demos, tests and benchmarks.')
+    // Options after `exec HOST` belong to the program.
     .enablePositionalOptions();
   addUp(lab, context);
   addDown(lab, context);
@@ -53,18 +53,16 @@ export const addLab: AddCommand = (program, context) => {
 function addUp(lab: Command, { world, finish }: CommandContext): void {
   lab
     .command('up')
-    .description('Make a lab that stays until it is taken down.')
-    .option('--name <name>', 'what to call it (it always has an id)')
+    .description('Make a lab. It stays until it is taken down.')
+    .option('--name <name>', 'name of the lab, in addition to its id')
+    .addOption(new Option('--hosts <names>', 'names of the hosts, as a,b,c').argParser(splitNames).conflicts('count'))
     .addOption(
-      new Option('--hosts <names>', 'names of the hosts, as in a,b,c').argParser(splitNames).conflicts('count'),
+      new Option('-n, --count <number>', `number of hosts, ${hostLimits.min} to ${hostLimits.max}`).argParser(numberOf),
     )
-    .addOption(
-      new Option('-n, --count <number>', `how many hosts, ${hostLimits.min} to ${hostLimits.max}`).argParser(numberOf),
-    )
-    .option('--mtu <bytes>', 'largest IP packet on the wire', numberOf)
-    .option('--delay <ms>', 'delay of each packet, each way', numberOf)
-    .option('--loss <percent>', 'share of packets lost, each way', numberOf)
-    .option('--json', 'for programs')
+    .option('--mtu <bytes>', 'MTU of the network between the hosts', numberOf)
+    .option('--delay <ms>', 'delay of each packet in each direction', numberOf)
+    .option('--loss <percent>', 'share of lost packets in each direction', numberOf)
+    .option('--json', 'print JSON, for programs')
     .action((options: UpOptions) => finish(() => up(options, world)));
 }
 
@@ -72,9 +70,9 @@ function addDown(lab: Command, { world, finish }: CommandContext): void {
   lab
     .command('down')
     .description('Kill every program in a lab and remove it.')
-    .argument('[name]', 'name or id; not needed while there is only one')
-    .option('--all', 'every lab that no running program owns')
-    .option('--json', 'for programs')
+    .argument('[name]', 'name or id of the lab; not needed while there is only one')
+    .option('--all', 'remove every lab that no running program owns')
+    .option('--json', 'print JSON, for programs')
     .action((name: string | undefined, options: DownOptions) => finish(() => down(name, options, world)));
 }
 
@@ -82,7 +80,7 @@ function addShow(lab: Command, { world, finish }: CommandContext): void {
   lab
     .command('show')
     .description('List the labs of this machine and their hosts.')
-    .option('--json', 'for programs')
+    .option('--json', 'print JSON, for programs')
     .action((options: { readonly json?: true }) => finish(async () => show(options.json === true, world)));
 }
 
@@ -98,7 +96,7 @@ async function up(options: UpOptions, world: World): Promise<ExitCode> {
     ...(options.delay === undefined ? {} : { delayMs: options.delay }),
     ...(options.loss === undefined ? {} : { lossPercent: options.loss }),
   });
-  for (const id of lab.swept.removed) world.stderr.write(`removed lab ${id}, whose maker is dead\n`);
+  for (const id of lab.swept.removed) world.stderr.write(`removed lab ${id}, whose owner has ended\n`);
   tellProblems(lab.swept.problems, world);
   const known: KnownLab = { record: lab.record, state: 'persistent' };
   if (options.json === true) return printJson(labJson(known), world);
@@ -110,7 +108,7 @@ async function up(options: UpOptions, world: World): Promise<ExitCode> {
 
 async function down(name: string | undefined, options: DownOptions, world: World): Promise<ExitCode> {
   if (options.all === true && name !== undefined)
-    throw new UsageError('lab down: a name and --all contradict each other');
+    throw new UsageError('lab down: a name and --all contradict each other; give one of them');
   const runDir = runDirOf(world);
   const { labs, problems } = listLabs(runDir);
   const chosen = options.all === true ? labs.filter(({ state }) => state === 'persistent') : [findLab(labs, name)];
@@ -118,7 +116,7 @@ async function down(name: string | undefined, options: DownOptions, world: World
   for (const { record, state } of chosen) {
     if (state === 'alive') {
       throw new UsageError(
-        `lab ${labelOf(record)} belongs to process ${record.owner?.pid}, which runs; it goes when that ends`,
+        `lab ${labelOf(record)} belongs to the running process ${record.owner?.pid}; it is removed when that ends`,
       );
     }
     await removeLab(runDir, record);
@@ -172,7 +170,7 @@ function printHosts(labs: readonly KnownLab[], world: World): void {
 }
 
 function tellProblems(problems: readonly RecordProblem[], world: World): void {
-  for (const { file, reason } of problems) world.stderr.write(`left alone: ${file}: ${reason}\n`);
+  for (const { file, reason } of problems) world.stderr.write(`not removed: ${file}: ${reason}\n`);
 }
 
 function splitNames(text: string): readonly string[] {
@@ -181,6 +179,6 @@ function splitNames(text: string): readonly string[] {
 
 function numberOf(text: string): number {
   const value = Number(text);
-  if (text.trim() === '' || Number.isNaN(value)) throw new InvalidArgumentError('It is not a number.');
+  if (text.trim() === '' || Number.isNaN(value)) throw new InvalidArgumentError('Give a number.');
   return value;
 }

@@ -1,21 +1,21 @@
-// The real world: this process's streams, environment, clock, signals, and who reads what it prints.
+// Runs the command line in the real world: the streams, environment, clock and signals of this process.
 
 import { type CommandSource, commands as shipped } from './commands.ts';
 import { exitCode } from './exit-code.ts';
 import { run } from './run.ts';
 
-/** Of writing to a pipe that was closed, or to a terminal that is gone. */
+/** Error codes of a write to a closed pipe or a lost terminal. */
 const readerGone = new Set(['EPIPE', 'EIO']);
 
 /** The first signal asks the command to unwind; a second one of the same kind ends the process as usual. */
 function abortOnSignals(controller: AbortController, isDaemon: boolean): void {
-  // A daemon reads its config again instead.
+  // A daemon takes SIGHUP as a request to read its config again.
   for (const name of ['SIGINT', 'SIGTERM', ...(isDaemon ? [] : (['SIGHUP'] as const))] as const) {
     process.once(name, () => controller.abort(new DOMException(`stopped by ${name}`, 'AbortError')));
   }
 }
 
-/** Node ignores SIGPIPE: without this, the next line that is printed would end the process, and leave what it has made. */
+/** Node ignores SIGPIPE: without this, the next write would end the process before it has cleaned up. */
 function onReaderGone(stream: NodeJS.WriteStream, then: () => void): void {
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (!readerGone.has(error.code ?? '')) throw error;
@@ -27,9 +27,9 @@ export async function main(args: readonly string[], commands: readonly CommandSo
   const isDaemon = args[0] === 'up';
   const controller = new AbortController();
   abortOnSignals(controller, isDaemon);
-  // What is read by nobody is worth no more work, but for a daemon, which does not work for its reader.
+  // A command whose output nobody reads stops; a daemon goes on.
   const stop = (): void => {
-    if (!isDaemon) controller.abort(new DOMException('nobody reads what it prints', 'AbortError'));
+    if (!isDaemon) controller.abort(new DOMException('the output was closed', 'AbortError'));
   };
   let hasReader = true;
   onReaderGone(process.stderr, stop);
@@ -46,6 +46,6 @@ export async function main(args: readonly string[], commands: readonly CommandSo
     nowMs: () => performance.now(),
   };
   const code = await run(args, world, commands);
-  // A reader that has seen enough (`millrace … | head`) is no error.
+  // A reader that stops early (`millrace … | head`) is not an error.
   return !hasReader && code === exitCode.interrupted ? exitCode.ok : code;
 }

@@ -1,4 +1,4 @@
-// Colour and tables for people. Nothing here is used with --json.
+// Colours and tables for people; not used with --json.
 
 import { styleText } from 'node:util';
 import type { OutputStream, World } from './world.ts';
@@ -7,7 +7,7 @@ type Style = 'bold' | 'dim' | 'green' | 'red' | 'yellow' | 'cyan';
 
 export type Paint = (style: Style, text: string) => string;
 
-/** Colours for one stream: only on a terminal, and never under NO_COLOR. */
+/** Colours for one stream: only on a terminal, and not when NO_COLOR is set. */
 export function painter(stream: OutputStream, env: World['env']): Paint {
   const isPlain = (env.NO_COLOR !== undefined && env.NO_COLOR !== '') || stream.isTTY !== true || env.TERM === 'dumb';
   return isPlain ? (_style, text) => text : (style, text) => styleText(style, text, { validateStream: false });
@@ -15,7 +15,7 @@ export function painter(stream: OutputStream, env: World['env']): Paint {
 
 type Align = 'left' | 'right';
 
-/** Columns as wide as their widest cell. Pad first, paint after: colour codes have no width. */
+/** Columns as wide as their widest cell. Cells are padded before they are painted, because colour codes have no width. */
 export function table(
   header: readonly string[],
   rows: readonly (readonly string[])[],

@@ -1,4 +1,4 @@
-// `millrace peer cert`: a lab's certificate authority, and certificates for its nodes.
+// `millrace peer cert`: makes a certificate authority for a lab, and certificates for its nodes.
 
 import { relative, resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
@@ -24,12 +24,12 @@ Examples:
 export function addPeerCert(peerCommand: Command, { world, finish }: CommandContext): void {
   peerCommand
     .command('cert')
-    .description("Make a lab's certificates, and say what to put into the config. The CA is made once.")
+    .description('Make the certificates of nodes, and print what to put into their configs. The CA is made once.')
     .argument('<name...>', 'node names, as in the config')
-    .requiredOption('--dir <dir>', 'where certificates and keys are')
-    .option('--days <count>', 'how long the certificates are good', days, 365)
-    .option('--ca-days <count>', 'how long a new CA is good', days, 3650)
-    .option('--force', 'overwrite certificates of these names')
+    .requiredOption('--dir <dir>', 'the folder of certificates and keys')
+    .option('--days <count>', 'how long the certificates are valid', days, 365)
+    .option('--ca-days <count>', 'how long a new CA is valid', days, 3650)
+    .option('--force', 'overwrite existing certificates of these nodes')
     .addHelpText('after', examples)
     .action((names: readonly string[], options: Options) => finish(() => peerCert(names, options, world)));
 }
@@ -37,7 +37,7 @@ export function addPeerCert(peerCommand: Command, { world, finish }: CommandCont
 function days(text: string): number {
   const value = Number(text);
   if (/^\d{1,5}$/.test(text) && value >= 1 && value <= 36_500) return value;
-  throw new InvalidArgumentError('expected 1 to 36500');
+  throw new InvalidArgumentError('Give a number from 1 to 36500.');
 }
 
 async function peerCert(names: readonly string[], options: Options, world: World): Promise<ExitCode> {

@@ -1,4 +1,4 @@
-// `millrace peer`: the daemons this one carries connections to and from, and the links to each.
+// `millrace peer`: lists the peers of a daemon and the links to each.
 
 import { UsageError } from '../errors.ts';
 import type { LinkStatus, PeerStatus } from '../status/index.ts';
@@ -17,12 +17,14 @@ interface Options extends DaemonOptions {
 
 export const addPeer: AddCommand = (program, context) => {
   const { world, finish } = context;
-  const peer = program.command('peer').description('The daemons on other hosts, and the links to them.');
+  const peer = program
+    .command('peer')
+    .description('Show the peers of the daemon and the links to them, or make certificates for nodes.');
   const show = peer
     .command('show', { isDefault: true })
-    .description('All peers in short, or one with its links.')
-    .argument('[name]')
-    .option('--json', 'for programs');
+    .description('List all peers, or show one with its links.')
+    .argument('[name]', 'a node name')
+    .option('--json', 'print JSON, for programs');
   addDaemonOptions(show).action((name: string | undefined, options: Options) =>
     finish(() => showPeers(name, options, world)),
   );
@@ -123,7 +125,8 @@ function detailOf({ links, ...peer }: PeerStatus, paint: Paint): string {
     field('identity', peer.isSecure ? 'proven by certificate' : paint('yellow', 'not proven: insecure')),
     field('listeners', `${peer.listeners} announced`),
   ];
-  if (links.length === 0) return [...lines, field('links', 'none yet: made on first use')].join('\n');
+  if (links.length === 0)
+    return [...lines, field('links', 'none yet: they are made when the control connection is up')].join('\n');
   const [title = '', ...rows] = table(linkHeader, links.map(linkRow), linkAlign).map((line) => `  ${line}`);
   return [...lines, '', paint('bold', title), ...rows].join('\n');
 }

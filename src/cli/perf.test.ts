@@ -32,8 +32,8 @@ describe('perf', () => {
 
   test('nonsense is a usage error', async () => {
     for (const [args, message] of [
-      [['write-bw', '-s', '0'], /expected a positive whole number/],
-      [['write-bw', '-p', '70000'], /expected 0 to 65535/],
+      [['write-bw', '-s', '0'], /Give a positive whole number/],
+      [['write-bw', '-p', '70000'], /Give a number from 0 to 65535/],
       [['write-bandwidth'], /unknown command/],
       [['atomic-lat', '127.0.0.1', '-s', '16'], /an atomic has 8 bytes/],
       [['send-lat', '127.0.0.1', '-q', '2'], /one queue pair/],

@@ -1,4 +1,4 @@
-// `millrace perf`: the letters and columns of perftest, on any device. The server has no host argument, the client has.
+// `millrace perf`: measures a wire with the options and columns of perftest, on any device.
 
 import { type Command, InvalidArgumentError } from 'commander';
 import {
@@ -33,7 +33,7 @@ interface Options {
 export const addPerf: AddCommand = (program, context) => {
   const perf = program
     .command('perf')
-    .description('measure a wire as perftest does: one side without a host is the server, the other names it');
+    .description('Measure a wire as perftest does. The side without a host is the server; the other names it.');
   for (const test of perfTests) addTest(perf, test, context);
   addPingpong(perf, context);
 };
@@ -50,20 +50,22 @@ interface PingpongFlags {
   readonly json?: boolean;
 }
 
-/** The letters are those of ibv_rc_pingpong, which may be the other side. */
+/** The options are those of ibv_rc_pingpong, which may be the other side. */
 function addPingpong(perf: Command, { world, finish }: CommandContext): void {
   perf
     .command('pingpong')
-    .description('SENDs there and back, as ibv_rc_pingpong, which may be the other side. Give both sides the same -n.')
-    .argument('[host]', 'where the server is; without it, this is the server')
-    .option('-p, --port <port>', 'where they meet', portNumber, 18_515)
+    .description(
+      'Send messages there and back, as ibv_rc_pingpong does, which may be the other side. Give both sides the same -n.',
+    )
+    .argument('[host]', 'host of the server; without it, this side is the server')
+    .option('-p, --port <port>', 'port of the server', portNumber, 18_515)
     .option('-d, --device <name>', 'RDMA device (default: the first)')
     .option('-s, --size <bytes>', 'size of a message', count, 4096)
-    .option('-n, --iters <n>', 'how often', count, 1000)
-    .option('-r, --rx-depth <n>', 'receives that are posted at a time', count, 500)
+    .option('-n, --iters <n>', 'number of messages', count, 1000)
+    .option('-r, --rx-depth <n>', 'receives posted at a time', count, 500)
     .option('-m, --mtu <bytes>', 'path MTU', count, 1024)
     .option('-g, --gid-idx <n>', 'local GID index (default: chosen; see millrace dev)', gidIndex)
-    .option('-c, --chk', 'check the data: the client marks it, the server looks')
+    .option('-c, --chk', 'check the data: the client marks it, the server compares')
     .option('--json', 'print one JSON document')
     .action((host: string | undefined, flags: PingpongFlags) => finish(() => pingpong(host, flags, world)));
 }
@@ -90,15 +92,15 @@ function addTest(perf: Command, test: PerfTest, { world, finish }: CommandContex
   perf
     .command(test)
     .description(`${testTitles[test]}. The client's parameters count.`)
-    .argument('[host]', 'where the server is; without it, this is the server')
-    .option('-p, --port <port>', 'where they meet', portNumber, 18_515)
+    .argument('[host]', 'host of the server; without it, this side is the server')
+    .option('-p, --port <port>', 'port of the server', portNumber, 18_515)
     .option('-d, --device <name>', 'RDMA device (default: the first)')
     .option('-s, --size <bytes>', `size of a message (default: ${defaultSize(test)})`, count)
-    .option('-n, --iters <n>', `how often (default: ${defaultIterations(test)})`, count)
-    .option('-D, --duration <seconds>', 'for so long, instead of so often', count)
-    .option('-q, --qp <n>', 'queue pairs', count, 1)
-    .option('-t, --tx-depth <n>', 'requests under way in a queue pair', count, 128)
-    .option('-F, --CPU-freq', 'accepted for the sake of old scripts')
+    .option('-n, --iters <n>', `number of messages (default: ${defaultIterations(test)})`, count)
+    .option('-D, --duration <seconds>', 'run for so long instead of a number of messages', count)
+    .option('-q, --qp <n>', 'number of queue pairs', count, 1)
+    .option('-t, --tx-depth <n>', 'requests outstanding in each queue pair', count, 128)
+    .option('-F, --CPU-freq', 'accepted and ignored, for old scripts')
     .option('--json', 'print one JSON document')
     .action((host: string | undefined, options: Options) => finish(() => perfTest(test, host, options, world)));
 }
@@ -133,17 +135,17 @@ function textOf(document: PerfDocument): string {
 function count(text: string): number {
   const value = Number(text);
   if (Number.isSafeInteger(value) && value > 0) return value;
-  throw new InvalidArgumentError('expected a positive whole number');
+  throw new InvalidArgumentError('Give a positive whole number.');
 }
 
 function portNumber(text: string): number {
   const value = Number(text);
   if (Number.isInteger(value) && value >= 0 && value <= 65_535) return value;
-  throw new InvalidArgumentError('expected 0 to 65535');
+  throw new InvalidArgumentError('Give a number from 0 to 65535.');
 }
 
 function gidIndex(text: string): number {
   const value = Number(text);
   if (Number.isInteger(value) && value >= 0 && value <= 255) return value;
-  throw new InvalidArgumentError('expected 0 to 255');
+  throw new InvalidArgumentError('Give a number from 0 to 255.');
 }

@@ -1,13 +1,13 @@
-// How a transfer goes, for people: a bar with rate and time left on a terminal, and nothing elsewhere.
+// The progress of a transfer: a bar with rate and time left on a terminal, and nothing elsewhere.
 
 import { ageText, bytesText, rateText } from './figures.ts';
 import type { OutputStream } from './world.ts';
 
 const REDRAW_MS = 200;
 const BAR_CELLS = 24;
-/** Of a terminal that does not say, or says 0. */
+/** For a terminal that does not report its width, or reports 0. */
 const DEFAULT_COLUMNS = 80;
-/** A rate is that of the last seconds, not of the whole time. */
+/** The rate is that of the last seconds, not of the whole time. */
 const RATE_MS = 5000;
 const CLEAR_LINE = '\r\u001b[K';
 
@@ -37,11 +37,11 @@ export class Progress implements Disposable {
     this.#isShown = output.isTTY === true && !isQuiet;
   }
 
-  /** Called often; draws seldom. */
+  /** May be called often; it redraws seldom. */
   update(what: string, bytes: number, totalBytes: number | undefined): void {
     if (!this.#isShown) return;
     const ms = this.#nowMs();
-    // Another activity, or another attempt: the rate before says nothing of it.
+    // Another activity or attempt starts with a rate of its own.
     if (what !== this.#what || bytes < (this.#samples.at(-1)?.bytes ?? 0)) this.#samples = [];
     this.#what = what;
     const isWhole = bytes === totalBytes;
@@ -54,7 +54,7 @@ export class Progress implements Disposable {
     this.#isDrawn = true;
   }
 
-  /** The line is free for something else. */
+  /** Clears the line. */
   clear(): void {
     if (this.#isDrawn) this.#output.write(CLEAR_LINE);
     this.#isDrawn = false;

@@ -1,4 +1,4 @@
-// A terminal that shows one picture at a time and is given back as it was found.
+// A terminal that shows one picture at a time, and is restored afterwards.
 
 import type { Readable } from 'node:stream';
 import type { OutputStream } from './world.ts';
@@ -15,7 +15,7 @@ const HOME = '\u001b[H';
 const CLEAR_LINE = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
 const CTRL_C = '\u0003';
-/** Of a terminal that does not say, or says 0. */
+/** For a terminal that does not report its size, or reports 0. */
 const DEFAULT_ROWS = 24;
 
 export class Screen implements Disposable {
@@ -24,7 +24,7 @@ export class Screen implements Disposable {
   readonly #onKey: (chunk: Buffer | string) => void;
   #isClosed = false;
 
-  /** In raw mode Ctrl-C is a key like others: `onQuit` says which ended it. */
+  /** In raw mode Ctrl-C is a key like others, so `onQuit` is told which key ended it. */
   constructor(input: Readable, output: OutputStream, onQuit: (key: 'q' | 'ctrl-c') => void) {
     this.#output = output;
     this.#input = input;
@@ -41,12 +41,12 @@ export class Screen implements Disposable {
     }
   }
 
-  /** Lines too many are left out: scrolling would smear the picture. Lines too long are cut by the terminal. */
+  /** Lines that do not fit are left out, because scrolling would smear the picture. The terminal cuts long lines. */
   draw(lines: readonly string[]): void {
     const { rows = 0 } = this.#output;
     const shown = lines.slice(0, (rows > 1 ? rows : DEFAULT_ROWS) - 1);
     const picture = shown.map((line) => `${line}${CLEAR_LINE}\r\n`).join('');
-    // Without wrapping while drawing, so that a long line stays one.
+    // Wrapping is off while drawing, so that a long line stays one.
     this.#output.write(`${HOME}\u001b[?7l${picture}\u001b[?7h${CLEAR_BELOW}`);
   }
 

@@ -1,4 +1,4 @@
-// Waiting for Ctrl-C or SIGTERM.
+// Waits for Ctrl-C or SIGTERM.
 
 export async function stopped(signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;

@@ -1,9 +1,9 @@
-// Rates from two looks at a daemon: what moved per second on each peer, link, lane and connection between them.
+// Rates between two samples of a daemon: what moved per second on each peer, link, lane and connection.
 
 import type { ConnectionStatus, DaemonStatus, LinkStatus } from '../status/index.ts';
 
-/** What was seen at one moment. */
-export interface Look {
+/** The status and connections of a daemon at one moment. */
+export interface Sample {
   /** Monotonic. */
   readonly atMs: number;
   readonly status: DaemonStatus;
@@ -43,12 +43,12 @@ export interface TopFigures {
   readonly peers: readonly (Flow & { readonly name: string; readonly state: string })[];
   readonly links: readonly LinkFigures[];
   readonly lanes: readonly LaneFigures[];
-  /** Carried ones, the busiest first. */
+  /** Carried connections, the busiest first. */
   readonly connections: readonly ConnectionFigures[];
 }
 
-/** Counters that were not there before start at 0; those that went back belong to a new daemon or link, and count from 0, too. */
-export function figuresOf(before: Look, now: Look): TopFigures {
+/** A counter that is new, or smaller than before because of a restart, is taken to have started from 0. */
+export function figuresOf(before: Sample, now: Sample): TopFigures {
   const seconds = Math.max((now.atMs - before.atMs) / 1000, 1e-3);
   const perSecond = (value: number, earlier = 0): number => (value < earlier ? value : value - earlier) / seconds;
   const flow = (value: Bytes, earlier?: Bytes): Flow => ({
@@ -96,7 +96,7 @@ interface Bytes {
   readonly bytesOut: number;
 }
 
-function carried({ connections }: Look): readonly ConnectionStatus[] {
+function carried({ connections }: Sample): readonly ConnectionStatus[] {
   return connections.filter(({ mode }) => mode === 'carried');
 }
 
@@ -104,7 +104,7 @@ function linkKey(peer: string, { index, lane }: LinkStatus): string {
   return `${peer} ${lane} ${index}`;
 }
 
-/** A port is used again; the same one at the same moment is not. */
+/** A port may be used again, but not with the same start time. */
 function connectionKey({ local, remote, direction, sinceMs }: ConnectionStatus): string {
   return `${local} ${remote} ${direction} ${sinceMs}`;
 }

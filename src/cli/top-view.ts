@@ -1,4 +1,4 @@
-// What `millrace top` shows of a daemon's rates, as lines.
+// The lines that `millrace top` shows.
 
 import type { DaemonStatus } from '../status/index.ts';
 import { printable } from '../text/index.ts';
@@ -37,7 +37,7 @@ function summary({ cpu, total }: TopFigures, status: DaemonStatus, paint: Paint)
 interface Block {
   readonly header: readonly string[];
   readonly rows: readonly (readonly string[])[];
-  /** How many columns at the left hold words. */
+  /** How many columns at the left hold text. */
   readonly words: number;
 }
 
@@ -55,7 +55,7 @@ function links({ peers, links }: TopFigures, status: DaemonStatus): Block {
     const reason = status.peers[index]?.reason ?? '';
     const words = reason === '' ? state : `${state}: ${printable(reason)}`;
     const shown = printable(name);
-    // A peer with one link is one row.
+    // A peer with one link takes one row.
     const total = [shown, words, '', '', '', rateText(inPerSecond), rateText(outPerSecond), '', '', '', ''];
     const detail = own.map(({ link, recordsPerSecond, ...flow }) => [
       own.length === 1 ? shown : '',

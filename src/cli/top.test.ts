@@ -5,12 +5,12 @@ import { describe, test } from 'node:test';
 import type { StatusSource } from '../status/daemon-status.ts';
 import { connection, link, peer, status } from '../telemetry/fixtures/fake-status.ts';
 import { fakeDaemon } from './fixtures/daemon.ts';
-import { figuresOf, type Look } from './top-figures.ts';
+import { figuresOf, type Sample } from './top-figures.ts';
 
 const MIB = 2 ** 20;
 
 /** At `seconds`, a daemon that moves 1 MiB/s in, 2 MiB/s out and takes a quarter of a core. */
-function lookAt(seconds: number): Look {
+function lookAt(seconds: number): Sample {
   const moved = { bytesIn: seconds * MIB, bytesOut: seconds * 2 * MIB };
   const lane = { index: 0, connections: 1, turns: 0, sleeps: seconds * 10, heldBytes: 0, cpuSeconds: seconds / 4 };
   return {
@@ -82,7 +82,7 @@ describe('millrace top', () => {
     for (const interval of ['0', 'soon', '-1', '1e9']) {
       const { code, stderr } = await daemon.run(['top', '--interval', interval]);
       assert.equal(code, 2);
-      assert.match(stderr, /expected seconds/);
+      assert.match(stderr, /Give seconds/);
     }
   });
 

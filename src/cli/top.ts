@@ -1,4 +1,4 @@
-// `millrace top`: what a daemon carries at the moment, refreshed in place on a terminal and as plain blocks elsewhere.
+// `millrace top`: shows the current rates of a daemon, refreshed in place on a terminal and as plain blocks elsewhere.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
@@ -8,7 +8,7 @@ import { addDaemonOptions, clientOf, type DaemonOptions } from './daemon-options
 import { type ExitCode, exitCode } from './exit-code.ts';
 import { painter } from './paint.ts';
 import { Screen } from './screen.ts';
-import { figuresOf, type Look } from './top-figures.ts';
+import { figuresOf, type Sample } from './top-figures.ts';
 import { viewOf } from './top-view.ts';
 import type { World } from './world.ts';
 
@@ -23,10 +23,10 @@ const DEFAULT_INTERVAL_S = 1;
 export const addTop: AddCommand = (program, { world, finish }) => {
   const top = program
     .command('top')
-    .description('Rates by peer, link, lane and connection, CPU and memory, until q or Ctrl-C.')
-    .option('--interval <seconds>', 'between two looks', seconds, DEFAULT_INTERVAL_S)
-    .option('--once', 'look twice, show once, end')
-    .option('--json', 'for programs, one line a look');
+    .description('Show the rates of peers, links, lanes and connections, CPU and memory, until q or Ctrl-C.')
+    .option('--interval <seconds>', 'time between two samples', seconds, DEFAULT_INTERVAL_S)
+    .option('--once', 'take two samples, print the rates, and end')
+    .option('--json', 'print JSON, one line per sample');
   addDaemonOptions(top).action((options: Options) => finish(() => watch(options, world)));
 };
 
@@ -35,8 +35,8 @@ async function watch(options: Options, world: World): Promise<ExitCode> {
   const quit = new AbortController();
   const signal = AbortSignal.any([world.signal, quit.signal]);
   let isInterrupted = false;
-  // Before anything is drawn: an error belongs on the screen that stays.
-  let before = await look(client, world, signal);
+  // The first sample is taken before anything is drawn, so that an error stays on the terminal.
+  let before = await takeSample(client, world, signal);
   const isLive = world.stdout.isTTY === true && options.json !== true && options.once !== true;
   using screen = isLive
     ? new Screen(world.stdin, world.stdout, (key) => {
@@ -44,11 +44,11 @@ async function watch(options: Options, world: World): Promise<ExitCode> {
         quit.abort();
       })
     : null;
-  screen?.draw([`looking for ${options.interval} s`]);
+  screen?.draw([`measuring for ${options.interval} s`]);
   try {
     do {
       await sleep(options.interval * 1000, undefined, { signal });
-      const now = await look(client, world, signal);
+      const now = await takeSample(client, world, signal);
       show(before, now, options, world, screen);
       before = now;
     } while (options.once !== true);
@@ -59,12 +59,12 @@ async function watch(options: Options, world: World): Promise<ExitCode> {
   }
 }
 
-async function look(client: ApiClient, world: World, signal: AbortSignal): Promise<Look> {
+async function takeSample(client: ApiClient, world: World, signal: AbortSignal): Promise<Sample> {
   const [status, connections] = await Promise.all([client.status({ signal }), client.connections({}, { signal })]);
   return { atMs: world.nowMs(), status, connections };
 }
 
-function show(before: Look, now: Look, { json }: Options, world: World, screen: Screen | null): void {
+function show(before: Sample, now: Sample, { json }: Options, world: World, screen: Screen | null): void {
   const figures = figuresOf(before, now);
   if (json) {
     world.stdout.write(`${JSON.stringify({ ...figures, memory: now.status.memory })}\n`);
@@ -78,5 +78,5 @@ function show(before: Look, now: Look, { json }: Options, world: World, screen: 
 function seconds(text: string): number {
   const value = Number(text);
   if (value >= 0.01 && value <= 3600) return value;
-  throw new InvalidArgumentError('expected seconds, 0.01 to 3600');
+  throw new InvalidArgumentError('Give seconds from 0.01 to 3600.');
 }

@@ -1,4 +1,4 @@
-// `millrace up`: the daemon, in the foreground, until it is told to stop.
+// `millrace up`: runs the daemon in the foreground until it is stopped.
 
 import { loadConfig } from '../config/index.ts';
 import { LateSource, ProxyDaemon } from '../proxy/index.ts';
@@ -15,7 +15,8 @@ interface Options {
 }
 
 const examples = `
-Signals: SIGHUP reads the config again; SIGTERM and SIGINT let carried connections end (drainSeconds), a second one resets them.
+Signals: on SIGHUP the daemon reads its config again. On SIGTERM or SIGINT it lets carried connections end for
+drainSeconds and then stops; a second signal resets them at once.
 
 Examples:
   millrace config check /etc/millrace/config.yaml && millrace up --config /etc/millrace/config.yaml
@@ -24,9 +25,9 @@ Examples:
 export const addUp: AddCommand = (program, { world, finish }) => {
   program
     .command('up')
-    .description('run the daemon: carry the connections of this host to its peers over RDMA')
-    .requiredOption('--config <file>', 'YAML; millrace config schema describes it')
-    .option('--json', 'print one line of JSON when ready, for programs')
+    .description('Run the daemon, which carries connections of this host to its peers over RDMA.')
+    .requiredOption('--config <file>', 'the config file (YAML); millrace config schema describes it')
+    .option('--json', 'print one line of JSON when it is ready, for programs')
     .addHelpText('after', examples)
     .action((options: Options) => finish(() => up(options, world)));
 };
@@ -35,7 +36,7 @@ async function up(options: Options, world: World): Promise<ExitCode> {
   const { config } = await loadConfig(options.config, world.env);
   using logs = new Logs(logsOptions(config));
   const { socket, http } = config.api;
-  // First: whoever finds one running learns it from here, and not from a port that is taken.
+  // First: a second daemon of the same instance then fails on this socket, not on a port that is in use.
   const source = new LateSource(config);
   await using server = await startServer({ source, socketPath: socket, ...(http !== false && { http }) });
   await using daemon = await ProxyDaemon.start({

@@ -1,4 +1,4 @@
-// The world a command sees. Commands take it as an argument, so that tests run them in-process.
+// What a command sees of the process. It is an argument, so that tests can run commands in-process.
 
 import type { Readable, Writable } from 'node:stream';
 
@@ -9,12 +9,12 @@ export interface OutputStream extends Writable {
 
 export interface World {
   readonly stdin: Readable;
-  /** Data only: what another program may read. */
+  /** For data that another program may read. */
   readonly stdout: OutputStream;
-  /** Talk: progress, hints, errors. */
+  /** For progress, hints and errors. */
   readonly stderr: OutputStream;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Aborted by Ctrl-C or SIGTERM: unwind, clean up, return. */
+  /** Aborted by Ctrl-C or SIGTERM: the command cleans up and returns. */
   readonly signal: AbortSignal;
   /** Monotonic, in ms. */
   readonly nowMs: () => number;

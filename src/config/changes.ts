@@ -1,4 +1,4 @@
-// What differs between two configs, and whether a running daemon can take it over.
+// The keys that differ between two configs, and whether a running daemon can take them over.
 
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './config.ts';
@@ -11,7 +11,7 @@ interface ChangedKeys {
   readonly needRestart: readonly (keyof Config)[];
 }
 
-/** Of the top level, in the order of the alphabet. */
+/** Keys of the top level, sorted. */
 export function changedKeys(before: Config, after: Config): ChangedKeys {
   const keys = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort() as (keyof Config)[];
   const changed = keys.filter((key) => !isDeepStrictEqual(before[key], after[key]));

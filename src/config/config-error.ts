@@ -1,4 +1,4 @@
-// What is wrong with a config file: every problem at once, each with its place.
+// The error of a config file: all of its problems at once, each with its line and column.
 
 import { UsageError } from '../errors.ts';
 import { printable } from '../text/index.ts';
@@ -8,9 +8,9 @@ export type Path = readonly (string | number)[];
 export interface Problem {
   /** Empty for the file as a whole. */
   readonly path: Path;
-  /** What is wrong; what to do. */
+  /** What is wrong, and what to do. */
   readonly message: string;
-  /** The key is wrong, not its value. */
+  /** The place is that of the key, not of its value. */
   readonly isKey?: true;
 }
 

@@ -1,4 +1,4 @@
-// The config of a daemon as the rest of the program sees it: checked, complete, plain data.
+// The config of a daemon as plain data: checked, with all defaults filled in.
 
 import { availableParallelism, hostname } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -10,7 +10,7 @@ interface ConfigPeer extends HostPort {
 }
 
 interface TlsConfig {
-  /** Whole paths. */
+  /** Absolute paths. */
   readonly ca: string;
   readonly cert: string;
   readonly key: string;
@@ -36,12 +36,12 @@ export interface Config extends DeepReadonly<Omit<ParsedConfig, 'node' | 'peers'
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Where daemons have their control sockets. */
+/** The folder of the control sockets. */
 function runFolder(env: Environment = process.env): string {
   return env.MILLRACE_RUN_DIR ?? '/run/millrace';
 }
 
-/** The control socket of an instance whose config names none. */
+/** The control socket of an instance whose config does not name one. */
 function defaultSocket(instance: string, env: Environment = process.env): string {
   return join(resolve(runFolder(env)), `${instance}.sock`);
 }

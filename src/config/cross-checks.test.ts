@@ -14,23 +14,26 @@ const refused = (text: string): string => {
 describe('between keys of a config', () => {
   test('what contradicts itself is refused at the key that should change', () => {
     for (const [text, expected] of [
-      ['listen: { addresses: [10.0.0.1, 10.0.0.2] }', /:1:33: listen\.addresses\[1\]: a second address of its family/],
-      ['listen: { addresses: [10.0.0.1, "::1", "::2"] }', /addresses\[2\]: a second address/],
-      ['listen: { proxyPort: 5, controlPort: 5 }', /listen\.controlPort: is proxyPort, too/],
+      [
+        'listen: { addresses: [10.0.0.1, 10.0.0.2] }',
+        /:1:33: listen\.addresses\[1\]: is a second address of its family/,
+      ],
+      ['listen: { addresses: [10.0.0.1, "::1", "::2"] }', /addresses\[2\]: is a second address/],
+      ['listen: { proxyPort: 5, controlPort: 5 }', /listen\.controlPort: is the same as proxyPort/],
       ['node: a\ninsecure: true\npeers: [{ name: a, address: x }]', /:3:17: peers\[0\]\.name: 'a' is this node itself/],
       [
         'insecure: true\npeers: [{ name: b, address: x }, { name: b, address: y }]',
-        /peers\[1\]\.name: 'b' is there twice/,
+        /peers\[1\]\.name: 'b' comes twice/,
       ],
       ['peers: [{ name: b, address: x }]', /peers: peers need tls .*millrace peer cert.* or insecure: true/],
       ['etcd: {}', /etcd: peers need tls/],
       ['insecure: true\ntls: { ca: a, cert: b, key: c }', /insecure: contradicts tls/],
-      ['insecure: true\netcd: { username: u }', /etcd\.username: is there without password; give both/],
-      ['insecure: true\netcd: { key: k }', /etcd\.key: is there without cert; give both/],
-      ['insecure: true\netcd: { ca: k }', /etcd\.endpoints\[0\]: 'http:\S+' is not encrypted, though there is ca/],
-      ['devices: [soft-shm, soft-shm]', /devices\[1\]: 'soft-shm' is there twice/],
+      ['insecure: true\netcd: { username: u }', /etcd\.username: is given without password; give both/],
+      ['insecure: true\netcd: { key: k }', /etcd\.key: is given without cert; give both/],
+      ['insecure: true\netcd: { ca: k }', /etcd\.endpoints\[0\]: 'http:\S+' is not encrypted, but ca is given/],
+      ['devices: [soft-shm, soft-shm]', /devices\[1\]: 'soft-shm' comes twice/],
       ['devices: [soft-roce]\nlanes: 2', /lanes: 2 lanes cannot share the one UDP port/],
-      ['api: { http: "10.0.0.1:80" }', /api\.http: 10\.0\.0\.1:80 can be reached by others/],
+      ['api: { http: "10.0.0.1:80" }', /api\.http: other hosts can reach 10\.0\.0\.1:80/],
       [
         'channel: { recordBytes: 1MiB }',
         /channel\.recordBytes: 1MiB is more than an eighth of ringBytes, which is 512KiB/,
@@ -41,7 +44,10 @@ describe('between keys of a config', () => {
       ['channel: { recordBytes: 4KiB, firstWindowBytes: 65KiB }', /firstWindowBytes: 65KiB is more than sixteen times/],
       ['channel: { windowBytes: 128MiB }', /channel\.windowBytes: 128MiB is more than memoryBytes/],
       ['channel: { deadMs: 1500 }', /channel\.heartbeatMs: 1000 is more than half of deadMs, which is 750/],
-      [`rules: [${Array(65).fill('pass to any').join(', ')}]`, /rules: 65 rules and ranges of ports; give at most 64/],
+      [
+        `rules: [${Array(65).fill('pass to any').join(', ')}]`,
+        /rules: these are 65 rules and port ranges; give at most 64/,
+      ],
       [`rules: ["pass to any:${Array(65).fill('1').join(',')}"]`, /rules: 65 rules/],
     ] as const) {
       assert.match(refused(text), expected, text);

@@ -1,4 +1,4 @@
-// What must hold between keys of a config. Each check names the keys it reads, so that it stays silent when one of them is wrong by itself.
+// Checks between keys of a config. Each names the keys that it reads, and is skipped when one of them is invalid by itself.
 
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
@@ -8,7 +8,7 @@ import type { Problem } from './config-error.ts';
 import type { ParsedConfig } from './schema.ts';
 
 interface CrossCheck {
-  /** As `channel.ringBytes`. */
+  /** Paths such as `channel.ringBytes`. */
   readonly reads: readonly string[];
   readonly check: (config: ParsedConfig) => readonly Problem[];
 }
@@ -28,7 +28,7 @@ export const crossChecks: readonly CrossCheck[] = [
 
 function checkNode({ node }: ParsedConfig): readonly Problem[] {
   if (node !== undefined || isNodeName(hostname())) return [];
-  return [{ path: [], message: "node: the host's name cannot be a node's; give node: NAME" }];
+  return [{ path: [], message: "node: the host's name is not a valid node name; give node: NAME" }];
 }
 
 function checkListen({ listen: { addresses, proxyPort, controlPort } }: ParsedConfig): readonly Problem[] {
@@ -38,30 +38,30 @@ function checkListen({ listen: { addresses, proxyPort, controlPort } }: ParsedCo
     if (index === 0 && first !== undefined && isIPv6(first) !== isIPv6(other)) continue;
     problems.push({
       path: ['listen', 'addresses', index + 1],
-      message: 'a second address of its family; give at most one IPv4 and one IPv6 address',
+      message: 'is a second address of its family; give at most one IPv4 and one IPv6 address',
     });
   }
   if (proxyPort === controlPort && proxyPort !== 0) {
-    problems.push({ path: ['listen', 'controlPort'], message: 'is proxyPort, too; give another' });
+    problems.push({ path: ['listen', 'controlPort'], message: 'is the same as proxyPort; give another port' });
   }
   return problems;
 }
 
-/** As in the kernel's table: a rule takes a place for each combination of its ranges of ports. */
+/** In the kernel's table a rule takes one entry for each combination of its port ranges. */
 function checkRules({ rules }: ParsedConfig): readonly Problem[] {
   const places = rules
     .flatMap(parseRules)
     .reduce((sum, { ports, sourcePorts }) => sum + (ports?.length ?? 1) * (sourcePorts?.length ?? 1), 0);
   if (places <= MAX_RULES) return [];
-  return [{ path: ['rules'], message: `${places} rules and ranges of ports; give at most ${MAX_RULES}` }];
+  return [{ path: ['rules'], message: `these are ${places} rules and port ranges; give at most ${MAX_RULES}` }];
 }
 
 function checkPeers({ node = hostname(), peers }: ParsedConfig): readonly Problem[] {
   const seen = new Set<string>();
   return peers.flatMap(({ name }, index): readonly Problem[] => {
     const path = ['peers', index, 'name'];
-    if (name === node) return [{ path, message: `'${name}' is this node itself; leave it out or set node` }];
-    if (seen.has(name)) return [{ path, message: `'${name}' is there twice; give each peer a name of its own` }];
+    if (name === node) return [{ path, message: `'${name}' is this node itself; leave it out, or set node` }];
+    if (seen.has(name)) return [{ path, message: `'${name}' comes twice; give each peer a name of its own` }];
     seen.add(name);
     return [];
   });
@@ -87,7 +87,7 @@ function checkEtcd({ etcd }: ParsedConfig): readonly Problem[] {
   const pair = (one: 'username' | 'cert', other: 'password' | 'key'): void => {
     if ((etcd[one] === undefined) === (etcd[other] === undefined)) return;
     const [there, missing] = etcd[one] === undefined ? [other, one] : [one, other];
-    problems.push({ path: ['etcd', there], message: `is there without ${missing}; give both` });
+    problems.push({ path: ['etcd', there], message: `is given without ${missing}; give both` });
   };
   pair('username', 'password');
   pair('cert', 'key');
@@ -97,7 +97,7 @@ function checkEtcd({ etcd }: ParsedConfig): readonly Problem[] {
       if (endpoint.startsWith('https:')) continue;
       problems.push({
         path: ['etcd', 'endpoints', index],
-        message: `'${endpoint}' is not encrypted, though there is ${file}; give an https URL`,
+        message: `'${endpoint}' is not encrypted, but ${file} is given; give an https URL`,
       });
     }
   }
@@ -108,7 +108,7 @@ function checkDevices({ devices }: ParsedConfig): readonly Problem[] {
   return devices.flatMap((name, index): readonly Problem[] =>
     devices.indexOf(name) === index
       ? []
-      : [{ path: ['devices', index], message: `'${name}' is there twice; leave one out` }],
+      : [{ path: ['devices', index], message: `'${name}' comes twice; leave one out` }],
   );
 }
 
@@ -124,7 +124,7 @@ function checkLanes({ lanes, devices }: ParsedConfig): readonly Problem[] {
 
 function checkApi({ api: { http, allowRemote } }: ParsedConfig): readonly Problem[] {
   if (http === false || allowRemote || isLoopback(http.host)) return [];
-  const message = `${formatHostPort(http)} can be reached by others, and nobody is asked for a password; give 127.0.0.1:${http.port}, or allowRemote: true`;
+  const message = `other hosts can reach ${formatHostPort(http)}, and there is no password; give 127.0.0.1:${http.port}, or allowRemote: true`;
   return [{ path: ['api', 'http'], message }];
 }
 

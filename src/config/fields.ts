@@ -1,4 +1,4 @@
-// The kinds of values a config has. Each one's message completes "give …", whatever is wrong with the value.
+// The types of values in a config. The message of each completes the sentence "give …".
 
 import { isIP } from 'node:net';
 import { z } from 'zod';
@@ -13,7 +13,7 @@ import {
   sizePattern,
 } from '../text/index.ts';
 
-/** Where daemons call each other, unless a peer's address says otherwise. */
+/** The port that daemons dial, unless a peer's address names another. */
 export const DEFAULT_CONTROL_PORT = 4790;
 const softDevices = ['soft-shm', 'soft-roce', 'soft-tcp'] as const;
 
@@ -46,7 +46,7 @@ interface SizeLimits {
   readonly powerOfTwo?: boolean;
 }
 
-/** In bytes, from a number or from 64KiB, 4MiB, 1GiB. */
+/** A number of bytes, given as a number or as 64KiB, 4MiB, 1GiB. */
 export function size({ least, most, powerOfTwo = false }: SizeLimits) {
   const kind = powerOfTwo ? 'a power of two' : 'a size';
   const error = `${kind} from ${formatSize(least)} to ${formatSize(most)}`;
@@ -101,23 +101,23 @@ function placed(error: string, defaultPort?: number) {
   });
 }
 
-/** One rule, as `millrace steer` takes it. Stays text: rules are parsed where cgroups are looked up. */
+/** One rule as `millrace steer` takes it. It stays text: it is parsed again where cgroups are looked up. */
 export const rule = () =>
   z.string({ error: "a rule, as 'connect to 10.0.0.0/8'" }).superRefine((line, context) => {
     try {
       if (parseRules(line).length === 1) return;
-      context.addIssue({ code: 'custom', message: "one rule an item, as 'connect to 10.0.0.0/8'" });
+      context.addIssue({ code: 'custom', message: "one rule per item, as 'connect to 10.0.0.0/8'" });
     } catch (error) {
       context.addIssue({ code: 'custom', message: (error as Error).message, params: { isWhole: true } });
     }
   });
 
-/** libibverbs has names such as mlx5_0; those that start with `soft` are ours. */
+/** Names that start with `soft` are soft devices; others, such as mlx5_0, are libibverbs devices. */
 export const deviceName = () =>
   z.string({ error: `${softDevices.join(', ')} or the name of a device` }).superRefine((name, context) => {
-    const isOurs = name.startsWith('soft');
-    if (isOurs ? softDevices.some((known) => known === name) : /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) return;
-    const hint = isOurs ? didYouMean(name, softDevices) : '';
+    const isSoft = name.startsWith('soft');
+    if (isSoft ? softDevices.some((known) => known === name) : /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(name)) return;
+    const hint = isSoft ? didYouMean(name, softDevices) : '';
     context.addIssue({
       code: 'custom',
       message: `${softDevices.join(', ')} or the name of a libibverbs device, as mlx5_0${hint}`,

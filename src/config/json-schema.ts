@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Path } from './config-error.ts';
 import { configSchema } from './schema.ts';
 
-/** Of a node of the schema, what is used here. */
+/** The parts of a schema node that are used here. */
 interface SchemaNode {
   readonly properties?: Readonly<Record<string, SchemaNode>>;
   readonly items?: SchemaNode;

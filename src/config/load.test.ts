@@ -20,7 +20,7 @@ describe('loading a config', () => {
     await writeFile(join(dir.path, 'latin1'), Buffer.from([0x61, 0xe4]));
     await assert.rejects(loadConfig(join(dir.path, 'none')), { code: 'MILLRACE_ERR_USAGE', message: /none: ENOENT/ });
     await assert.rejects(loadConfig(dir.path), { code: 'MILLRACE_ERR_USAGE', message: /EISDIR/ });
-    await assert.rejects(loadConfig(join(dir.path, 'latin1')), { message: /no UTF-8/ });
+    await assert.rejects(loadConfig(join(dir.path, 'latin1')), { message: /not UTF-8/ });
     await assert.rejects(loadConfig('/dev/zero'), { code: 'MILLRACE_ERR_USAGE', message: /is larger than/ });
   });
 

@@ -6,7 +6,7 @@ import type { Config, Environment } from './config.ts';
 import { MAX_CONFIG_BYTES, parseConfig } from './parse.ts';
 
 export interface LoadedConfig {
-  /** As it was given. */
+  /** The path as it was given. */
   readonly path: string;
   readonly config: Config;
 }
@@ -19,7 +19,7 @@ async function readText(path: string): Promise<string> {
   let bytes: Buffer;
   try {
     await using file = await open(path);
-    // One byte more than is allowed tells that there is more, also of a device that never ends.
+    // Reading one byte more than allowed shows that the file is too large, even if it is an endless device.
     const room = Buffer.alloc(MAX_CONFIG_BYTES + 1);
     let length = 0;
     for (;;) {
@@ -34,6 +34,6 @@ async function readText(path: string): Promise<string> {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (error) {
-    throw new UsageError(`read the config ${path}: it is no UTF-8 text`, { cause: error });
+    throw new UsageError(`read the config ${path}: it is not UTF-8 text; save it as UTF-8`, { cause: error });
   }
 }

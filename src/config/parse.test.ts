@@ -27,12 +27,12 @@ describe('a config that is not YAML', () => {
   test('is refused with the place', () => {
     for (const [text, expected] of [
       ['node: [a', /^c\.yaml:1:\d+: is not YAML: .*; check the indentation/],
-      ['node: a\nnode: b', /^c\.yaml:2:1: this key is there twice/],
-      ['node: a\n---\nnode: b', /^c\.yaml:2:\d+: a second document/],
+      ['node: a\nnode: b', /^c\.yaml:2:1: this key comes twice/],
+      ['node: a\n---\nnode: b', /^c\.yaml:2:\d+: starts a second document/],
       ['\tnode: a', /^c\.yaml:1:1: is not YAML/],
       ['node: *other', /^c\.yaml:1:\d+: .*alias/i],
       ['node: !!binary x', /^c\.yaml:1:\d+: node: a mapping does not fit/],
-      ['? [a]\n: 2', /^c\.yaml:1:\d+: a key that is no text/],
+      ['? [a]\n: 2', /^c\.yaml:1:\d+: is a key that is not text/],
       ['- node', /^c\.yaml:1:1: a list does not fit; give a mapping/],
       ['text', /^c\.yaml:1:1: 'text' does not fit; give a mapping/],
     ] as const) {
@@ -88,11 +88,11 @@ colour: red
 `;
     assert.deepEqual(problemsOf(text), [
       "c.yaml:4:5: rules[1]: rule 'conect to any': 'conect' is none of pass, connect, skmsg, shortcut (did you mean connect?)",
-      'c.yaml:6:3: channel.ringByte: there is no such key (did you mean ringBytes?); leave it out or mend it',
+      'c.yaml:6:3: channel.ringByte: there is no such key (did you mean ringBytes?); correct it or leave it out',
       'c.yaml:7:12: channel.dataQps: 17 does not fit; give a whole number from 1 to 16',
       'c.yaml:9:16: channel.recordBytes: 1MiB is more than an eighth of ringBytes, which is 128KiB; give less, or more ringBytes',
       "c.yaml:11:25: peers[0].address: '10.0.0.300' does not fit; give a host with or without a port, as 10.0.0.2, b.example:4790 or [fd00::2]:4790",
-      'c.yaml:12:1: colour: there is no such key (there is node, instance, cgroup, listen, rules, peers, etcd, tls, …); leave it out or mend it',
+      'c.yaml:12:1: colour: there is no such key (there is node, instance, cgroup, listen, rules, peers, etcd, tls, …); correct it or leave it out',
     ]);
   });
 
@@ -104,7 +104,7 @@ colour: red
       ['listen: { addresses: ["::"] }', /listen\.addresses\[0\]: '::' does not fit; give one address of this host/],
       ['listen: { proxyPort: 65536 }', /65536 does not fit/],
       ['rules: connect', /rules: 'connect' does not fit; give a list/],
-      ['rules: [""]', /rules\[0\]: '' does not fit; give one rule an item/],
+      ['rules: [""]', /rules\[0\]: '' does not fit; give one rule per item/],
       ['rules: ["connect to 10.0.0.0/40"]', /rules\[0\]: .*10\.0\.0\.0\/40/],
       ['peers: [b]', /peers\[0\]: 'b' does not fit; give a mapping of name and address/],
       ['peers: [{ name: b }]', /peers\[0\]\.address: is missing; give a host/],
@@ -123,7 +123,7 @@ colour: red
       ['channel: { spinUs: soon }', /give auto or a whole number from 0 to 10000/],
       ['channel: { recoverySeconds: -1 }', /give a number of seconds from 0 to 3600/],
       ['api: { http: ":80" }', /give an address and a port, as 127\.0\.0\.1:4792, or false/],
-      ['api: { socket: x.sock }', /give a whole path of at most 107 bytes/],
+      ['api: { socket: x.sock }', /give an absolute path of at most 107 bytes/],
       ['log: { level: loud }', /give one of debug, info/],
     ] as const) {
       assertProblem(text, expected);

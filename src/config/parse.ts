@@ -1,4 +1,4 @@
-// From the text of a config file to a Config, or to everything that is wrong with it.
+// Parses the text of a config file into a Config, or throws an error with all of its problems.
 
 import type { z } from 'zod';
 import { didYouMean, printable } from '../text/index.ts';
@@ -9,13 +9,13 @@ import { knownKeys } from './json-schema.ts';
 import { configSchema, type ParsedConfig } from './schema.ts';
 import { YamlSource } from './yaml-source.ts';
 
-/** Of the text of a config. */
+/** Limit for the text of a config. */
 export const MAX_CONFIG_BYTES = 1024 * 1024;
 
-/** `source` is the file's name: for messages, and for the folder that files in the config are relative to. */
+/** `source` is the file's name, for messages; files in the config are relative to its folder. */
 export function parseConfig(text: string, source: string, env: Environment = process.env): Config {
   if (Buffer.byteLength(text) > MAX_CONFIG_BYTES) {
-    const message = `is larger than ${MAX_CONFIG_BYTES} bytes; give a config`;
+    const message = `is larger than ${MAX_CONFIG_BYTES} bytes; check that it is a config file`;
     throw new ConfigError(source, [{ path: [], message, line: 1, column: 1 }]);
   }
   const yaml = new YamlSource(text, source);
@@ -38,7 +38,7 @@ function check(value: unknown): Checked {
   }
   const { issues } = result.error;
   const problems = issues.flatMap((issue) => problemsOf(issue, value));
-  // The rest of the file is looked at as if the wrong parts were not there.
+  // The rest of the file is checked as if the invalid parts were not there.
   const rest = configSchema.safeParse(without(value, issues));
   if (!rest.success) return { parsed: undefined, problems };
   const wrong = problems.map(({ path }) => formatPath(path));
@@ -63,7 +63,7 @@ function problemsOf(issue: Issue, value: unknown): readonly Problem[] {
     const known = knownKeys(path);
     return issue.keys.map((key) => ({
       path: [...path, key],
-      message: `there is no such key${didYouMean(key, known)}; leave it out or mend it`,
+      message: `there is no such key${didYouMean(key, known)}; correct it or leave it out`,
       isKey: true,
     }));
   }
@@ -75,7 +75,7 @@ function problemsOf(issue: Issue, value: unknown): readonly Problem[] {
 function wrongness(given: unknown, path: Path): string {
   if (given === undefined) return 'is missing';
   if (given === null) return 'is empty';
-  // A secret stays one, even when it is wrong.
+  // A password is never repeated, even when it is invalid.
   if (path.at(-1) === 'password') return 'does not fit';
   if (Array.isArray(given)) return 'a list does not fit';
   if (typeof given === 'object') return 'a mapping does not fit';
@@ -93,7 +93,7 @@ function isContainer(value: unknown): value is Record<string | number, unknown> 
   return typeof value === 'object' && value !== null;
 }
 
-/** A copy without the values that have issues; of a list with one, all of it. What lacks a key goes as a whole. */
+/** A copy without the invalid values. A list with an invalid item, or a mapping without a required key, is removed whole. */
 function without(value: unknown, issues: readonly Issue[]): unknown {
   const copy: unknown = structuredClone(value);
   for (const issue of issues) {
@@ -108,7 +108,7 @@ function remove(value: unknown, path: readonly PropertyKey[]): void {
   if (first === undefined || !isContainer(value) || typeof first === 'symbol') return;
   const inner = value[first];
   const isDeeper = rest.length > 0 && isContainer(inner) && !Array.isArray(inner);
-  // Something required that is not there: its parent cannot be right without it.
+  // A required key is missing, so its whole parent is removed.
   if (isDeeper && (rest.length > 1 || Object.hasOwn(inner, rest[0] ?? ''))) remove(inner, rest);
   else delete value[first];
 }

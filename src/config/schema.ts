@@ -1,4 +1,4 @@
-// The config file as a zod schema: every key with its type, limits, default and a sentence for the JSON schema.
+// The zod schema of the config file: each key with its type, limits, default and a description for the JSON schema.
 
 import { z } from 'zod';
 import * as field from './fields.ts';
@@ -15,10 +15,10 @@ const listen = z.strictObject(
       .array(field.ownAddress(), list)
       .default([])
       .describe(
-        "addresses of this host that programs are steered to, at most one a family; none: the host's first of each",
+        "addresses of this host that programs are steered to, at most one of each family; default: the host's first of each",
       ),
     proxyPort: field.port().default(4789).describe('where steered connections arrive; 0: any free port'),
-    controlPort: field.port().default(field.DEFAULT_CONTROL_PORT).describe('where peers call; 0: any free port'),
+    controlPort: field.port().default(field.DEFAULT_CONTROL_PORT).describe('where peers connect; 0: any free port'),
   },
   mapping,
 );
@@ -63,7 +63,10 @@ const tls = z.strictObject(
 
 const device = z.strictObject(
   {
-    address: field.address().optional().describe('of soft-roce and soft-tcp; default: the first listen address'),
+    address: field
+      .address()
+      .optional()
+      .describe('address of soft-roce and soft-tcp; default: the first listen address'),
     runtimeDir: field.file('the sockets of soft-shm').optional().describe('folder where soft-shm peers meet'),
     gidIndex: field.whole(0, 255).optional().describe("row of the port's GID table; default: the device's choice"),
     mtu: z
@@ -82,7 +85,7 @@ const channel = z.strictObject(
     ringBytes: field
       .size({ least: 64 * KiB, most: GiB, powerOfTwo: true })
       .prefault('4MiB')
-      .describe('of each direction, lane and peer'),
+      .describe('ring of each direction, for each lane and peer'),
     slotBytes: field
       .size({ least: 64, most: 4096, powerOfTwo: true })
       .prefault(256)
@@ -101,18 +104,18 @@ const channel = z.strictObject(
     firstWindowBytes: field
       .size({ least: 4 * KiB, most: GiB })
       .prefault('64KiB')
-      .describe('what a stream may send before it hears of credit'),
+      .describe('what a stream may send before it is granted more'),
     windowBytes: field
       .size({ least: 4 * KiB, most: GiB })
       .prefault('1MiB')
-      .describe('what that may grow to'),
+      .describe('what that credit may grow to'),
     memoryBytes: field
       .size({ least: MiB, most: 1024 * GiB })
       .prefault('64MiB')
       .describe('budget of bytes held for slow programs, all streams of the daemon'),
-    spinUs: field.wholeOrAuto(0, 10_000).default('auto').describe('how long a lane looks for work before it sleeps'),
-    heartbeatMs: field.whole(10, 60_000).default(1000).describe('how often peers are asked whether they live'),
-    deadMs: field.whole(50, 600_000).default(4000).describe('a peer that was silent so long is taken for dead'),
+    spinUs: field.wholeOrAuto(0, 10_000).default('auto').describe('how long a lane spins before it sleeps'),
+    heartbeatMs: field.whole(10, 60_000).default(1000).describe('interval of the pings to a peer'),
+    deadMs: field.whole(50, 600_000).default(4000).describe('a peer that was silent for so long counts as dead'),
     recoverySeconds: field
       .seconds(0, 3600)
       .default(10)
@@ -126,7 +129,7 @@ const api = z.strictObject(
     socket: field
       .file('the control socket')
       .refine((path) => path.startsWith('/') && Buffer.byteLength(path) < 108, {
-        error: 'a whole path of at most 107 bytes',
+        error: 'an absolute path of at most 107 bytes',
       })
       .optional()
       .describe('control socket; default: /run/millrace/INSTANCE.sock'),
@@ -134,7 +137,7 @@ const api = z.strictObject(
       .union([z.literal(false), field.httpAddress()], { error: 'an address and a port, as 127.0.0.1:4792, or false' })
       .prefault('127.0.0.1:4792')
       .describe('metrics, health and status over HTTP; false: none'),
-    allowRemote: field.flag().default(false).describe('let http be an address that others reach'),
+    allowRemote: field.flag().default(false).describe('allows an http address that other hosts reach'),
   },
   mapping,
 );
@@ -158,9 +161,12 @@ export const configSchema = z.strictObject(
     listen: listen.prefault({}),
     rules: z.array(field.rule(), list).default([]).describe('what is carried, and how; the first that matches decides'),
     peers: z.array(peer, list).default([]).describe('the other nodes'),
-    etcd: etcd.optional().describe('find the other nodes by etcd; absent: not used'),
+    etcd: etcd.optional().describe('finds the other nodes by etcd; not used unless it is given'),
     tls: tls.optional().describe('mutual TLS between peers; files relative to the config file'),
-    insecure: field.flag().default(false).describe('peers talk in the clear'),
+    insecure: field
+      .flag()
+      .default(false)
+      .describe('peers talk without TLS, and are identified by their IP addresses alone'),
     devices: z
       .array(field.deviceName(), list)
       .min(1, { error: 'at least one device' })
@@ -182,7 +188,7 @@ export const configSchema = z.strictObject(
     bigSegments: field
       .flag()
       .default(true)
-      .describe('let TCP hand over up to 512 KiB at once on the loopback device, while the daemon runs'),
+      .describe('lets TCP hand over up to 512 KiB at once on the loopback device while the daemon runs'),
   },
   mapping,
 );

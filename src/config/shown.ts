@@ -1,11 +1,11 @@
-// A config as people and programs may see it: everything with its value, written as in the file, secrets masked.
+// A config for display: every key with its value, written as in the file, passwords masked.
 
 import { formatHostPort, formatSize } from '../text/index.ts';
 import type { Config } from './config.ts';
 
 const MASK = '********';
 
-/** Could be loaded again, but for the secrets. */
+/** It can be loaded again, except for the passwords. */
 export function shownConfig(config: Config): object {
   const { peers, etcd, api, channel, socketBufferBytes, ...rest } = config;
   return {

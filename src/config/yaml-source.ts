@@ -1,4 +1,4 @@
-// A config file as YAML: its value, and for each path in it the line and column where that is written.
+// A config file as YAML: its value, and the line and column of each path in it.
 
 import {
   type Document,
@@ -15,15 +15,15 @@ import {
 import { printable } from '../text/index.ts';
 import { ConfigError, MAX_SHOWN, type PlacedProblem, type Problem } from './config-error.ts';
 
-/** Aliases may save typing; more of them are an attempt to fill the memory. */
+/** Aliases save typing; more of them than this are an attempt to exhaust memory. */
 const MAX_ALIASES = 100;
 const MAX_SYNTAX_PROBLEMS = 10;
 
 const plainWords: Readonly<Record<string, string>> = {
-  MULTIPLE_DOCS: 'a second document; give one only',
-  RESOURCE_EXHAUSTION: 'nested too deeply; give a config',
-  DUPLICATE_KEY: 'this key is there twice; leave one out',
-  NON_STRING_KEY: 'a key that is no text; give a word',
+  MULTIPLE_DOCS: 'starts a second document; give one only',
+  RESOURCE_EXHAUSTION: 'is nested too deeply; check that it is a config file',
+  DUPLICATE_KEY: 'this key comes twice; leave one out',
+  NON_STRING_KEY: 'is a key that is not text; give a word',
 };
 
 export class YamlSource {
@@ -33,7 +33,7 @@ export class YamlSource {
   /** Plain data; an empty file is an empty mapping. */
   readonly value: unknown;
 
-  /** Throws a ConfigError when it is no YAML. */
+  /** Throws a ConfigError when it is not YAML. */
   constructor(text: string, name: string) {
     this.#name = name;
     this.#document = parseDocument(text, { lineCounter: this.#lines, prettyErrors: false, stringKeys: true });
@@ -63,7 +63,7 @@ export class YamlSource {
     for (const { code, message, pos } of faults) {
       const words =
         plainWords[code] ?? `is not YAML: ${printable(message, MAX_SHOWN)}; check the indentation, brackets and quotes`;
-      // Nesting that is too deep comes once a level.
+      // Too deep nesting is reported once for each level.
       const key = code === 'RESOURCE_EXHAUSTION' ? code : `${pos[0]}`;
       if (!told.has(key)) told.set(key, { path: [], message: words, ...this.#at(pos[0]) });
       if (told.size === MAX_SYNTAX_PROBLEMS) break;
@@ -71,7 +71,7 @@ export class YamlSource {
     return [...told.values()];
   }
 
-  /** Of the value; of the key for what has none; of what is around for what is missing. */
+  /** The place of the value; of the key when there is no value; of the parent when the key is missing. */
   #place({ path, isKey }: Problem): { readonly line: number; readonly column: number } {
     let node: unknown = this.#document.contents;
     let offset = offsetOf(node) ?? 0;

@@ -105,6 +105,6 @@ describe('the demo', () => {
     const child = start(['--requests', 'many']);
     const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
     assert.equal(code, 2);
-    assert.match(stderr, /expected a positive whole number/);
+    assert.match(stderr, /Give a positive whole number/);
   });
 });

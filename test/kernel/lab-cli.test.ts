@@ -42,7 +42,7 @@ before(sweepDeadTests);
 const wrongUse: readonly (readonly [readonly string[], RegExp])[] = [
   [[], /Usage: millrace lab/],
   [['upp'], /Did you mean up\?/],
-  [['up', '--mtu', 'large'], /It is not a number/],
+  [['up', '--mtu', 'large'], /Give a number/],
   [['up', '--mtu', '100'], /mtu 100 is not a whole number from 1280 to 65535/],
   [['up', '-n', '1'], /1 hosts; a lab has 2 to 200/],
   [['up', '--hosts', 'a,a'], /two hosts are called a/],
@@ -204,7 +204,7 @@ test('a corrupt record is told and left alone', async () => {
   writeFileSync(join(dir.path, 'lab', 'aaaaaaaa.json'), '{');
   const { code, stderr } = await millraceLab(dir.path, ['down', '--all']);
   assert.equal(code, 0);
-  assert.match(stderr, /left alone: .*aaaaaaaa\.json: /);
+  assert.match(stderr, /not removed: .*aaaaaaaa\.json: /);
   assert.deepEqual(recordFiles(dir.path), ['aaaaaaaa.json']);
 });
 

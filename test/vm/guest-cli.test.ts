@@ -43,9 +43,9 @@ async function isGone(pid: number): Promise<true> {
 const wrongUses: readonly (readonly [readonly string[], RegExp])[] = [
   [[], /missing required argument/],
   [['--'], /missing required argument|no command/],
-  [['--memory', 'lots', '--', 'true'], /It is not a number/],
+  [['--memory', 'lots', '--', 'true'], /Give a number/],
   [['--memory', '3', '--', 'true'], /memoryMb 3 is not a whole number/],
-  [['--timeout', '0', '--', 'true'], /a timeout of 0 s/],
+  [['--timeout', '0', '--', 'true'], /the timeout is 0 s/],
   [['--share', '/no/such', '--', 'true'], /does not exist/],
 ];
 

@@ -142,5 +142,5 @@ function hints(lab: string, pair: CarriedPair, server: Host): readonly string[] 
 function positive(text: string): number {
   const value = Number(text);
   if (Number.isSafeInteger(value) && value > 0) return value;
-  throw new InvalidArgumentError('expected a positive whole number');
+  throw new InvalidArgumentError('Give a positive whole number.');
 }
