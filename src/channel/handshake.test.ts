@@ -1,4 +1,4 @@
-// What lanes say to each other to connect: strangers may say anything, and only what makes sense is heard.
+// What lanes say to each other to connect: a peer may send anything, and only valid messages get through.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,8 +1,8 @@
-// Ends a connection with a last line that arrives even when the other side is still talking.
+// Ends a connection with a last line that arrives even while the other side still sends.
 
 import type { Socket } from 'node:net';
 
-/** For the other side to read the last line and close. */
+/** So long the other side has to read the last line and close. */
 const LINGER_MS = 500;
 
 export function hangUp(socket: Socket, lastLine: string): void {

@@ -5,7 +5,7 @@ import type { Mr } from '../verbs/index.ts';
 import type { BufferOffer } from './protocol.ts';
 import { Uses } from './uses.ts';
 
-/** A buffer as transfers name it, here or elsewhere. */
+/** A buffer of this node or of another one. */
 export interface DmaBuffer {
   readonly id: number;
   readonly name: string | undefined;
@@ -43,14 +43,14 @@ export class LocalBuffer implements DmaBuffer, AsyncDisposable {
     return this.mr.bytes;
   }
 
-  /** No further transfer takes it. */
+  /** Whether it is freed, or being freed: no further transfer may use it. */
   get isFreed(): boolean {
     return this.#freeing !== undefined || this.mr.isClosed;
   }
 
   /**
-   * From now on no transfer takes it, here or elsewhere; those under way end first. Resolves when its memory is gone. A
-   * node that does not give it back in time is cut off. Freeing twice is harmless.
+   * From now on no transfer may use it, here or elsewhere; those that were started end first. Resolves when its memory is
+   * gone. A node that does not give it back in time is disconnected. Freeing twice is harmless.
    */
   free(): Promise<void> {
     this.#freeing ??= this.#free(this);

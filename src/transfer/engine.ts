@@ -1,4 +1,4 @@
-// The transfers to and from one node: a queue in front of its QP, and what became of them.
+// The transfers to and from one node: a queue in front of its QP, and the completions of what was posted.
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
@@ -16,16 +16,16 @@ import type { Transfer } from './transfer.ts';
 import { TransferError } from './transfer-error.ts';
 import type { Uses } from './uses.ts';
 
-/** Given to the device at once; more wait in the queue. */
+/** Transfers that the device has at the same time; more wait in the queue. */
 const MAX_ACTIVE = 128;
 const ROWS = 16;
-/** After so many polls in a row timers and sockets get a turn. */
+/** After so many polls in a row, timers and sockets of this thread get a turn. */
 const POLLS_PER_TURN = 16;
 
 export interface EngineHooks {
-  /** A transfer is over. */
+  /** A transfer is done or has failed. */
   readonly onEnd: (transfer: Transfer) => void;
-  /** The QP is of no use any more. */
+  /** The QP failed and cannot be used any more. */
   readonly onBroken: (reason: string) => void;
 }
 
@@ -39,9 +39,9 @@ export class Engine implements Disposable {
   readonly #depth: number;
   readonly #active = new Map<number, Transfer>();
   #queue: Transfer[] = [];
-  /** Of the first in the queue; those before it were posted. */
+  /** Index of the first transfer in the queue that was not posted yet. */
   #queueStart = 0;
-  /** Those whose end somebody waits for, and others who need the transfers to go on. */
+  /** Transfers whose end a program waits for, and tokens of `settle`: while there are any, the CQ is watched. */
   readonly #awaited = new Set<Transfer | object>();
   #lastRequest = 0;
   #isRunning = false;
@@ -64,14 +64,14 @@ export class Engine implements Disposable {
     this.#post();
   }
 
-  /** Makes sure that the end of the transfer is seen without anybody polling. */
+  /** Watches the CQ until the transfer ends, so that nobody has to poll. */
   awaitEnd(transfer: Transfer): void {
     if (transfer.hasEnded || this.#isClosed) return;
     this.#awaited.add(transfer);
     this.#run();
   }
 
-  /** Sees transfers through until nobody uses the buffer. */
+  /** Watches the CQ until no transfer uses the buffer. */
   async settle(uses: Uses): Promise<void> {
     if (uses.count === 0 || this.#isClosed) return;
     const token = {};
@@ -81,7 +81,7 @@ export class Engine implements Disposable {
     this.#forget(token);
   }
 
-  /** Looks at what the device has done; returns how many transfers are over. Never blocks. */
+  /** Polls the CQ once; returns how many transfers have ended. Never blocks. */
   poll(): number {
     if (this.#isClosed) return 0;
     const batch = this.#completions;
@@ -97,7 +97,7 @@ export class Engine implements Disposable {
         const cause = new CompletionError(batch.toCompletion(index), this.qp);
         this.#end(transfer, failureOf(transfer, cause));
       }
-      // A callback may have closed all of it.
+      // A callback may have closed this engine.
       if (this.#isClosed) return count;
     }
     if (broken !== undefined) this.#hooks.onBroken(broken);
@@ -105,7 +105,7 @@ export class Engine implements Disposable {
     return count;
   }
 
-  /** Everything that is under way fails for this reason. */
+  /** All transfers that have not ended fail for this reason. */
   close(why = 'the connection to its node was closed'): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -149,7 +149,7 @@ export class Engine implements Disposable {
     }
   }
 
-  /** A device that refuses to take any is of no use to this node any more; who posted is told first. */
+  /** When the device refuses the rows, the connection to the node ends, but only after `start` has returned. */
   #postRows(): number {
     try {
       return this.qp.postSend(this.#rows);
@@ -172,7 +172,7 @@ export class Engine implements Disposable {
     transfer.state = 'active';
   }
 
-  /** The queue of the QP had no room for it after all. */
+  /** The send queue had no room for this row. */
   #takeBack(wrId: number): void {
     const transfer = this.#active.get(wrId);
     this.#active.delete(wrId);
@@ -180,7 +180,7 @@ export class Engine implements Disposable {
   }
 
   #forget(token: Transfer | object): void {
-    // Who waits for nothing must not keep the process alive.
+    // An armed CQ that nobody waits for must not keep the process alive.
     if (this.#awaited.delete(token) && this.#awaited.size === 0 && !this.#isClosed) this.#channel.forget(this.#cq);
   }
 
@@ -191,12 +191,12 @@ export class Engine implements Disposable {
   }
 
   async #watch(): Promise<void> {
-    // The caller posts first.
+    // The transfer is posted first, by the function that called this one.
     await Promise.resolve();
     for (let polls = 1; this.#awaited.size > 0 && !this.#isClosed; polls++) {
       if (this.poll() === 0 && !this.#isClosed) {
         const changed = this.#channel.changed(this.#cq);
-        // One may have come between the poll and the arming.
+        // A completion may have come between the poll and the arming.
         if (this.poll() === 0) await changed;
         else if (!this.#isClosed) this.#channel.forget(this.#cq);
       }
@@ -206,7 +206,7 @@ export class Engine implements Disposable {
   }
 }
 
-/** What a dead peer looks like from here is told as such; all else is the device's word. */
+/** A peer that is dead shows as flushed or retried requests. Any other status is an error of the request. */
 function failureOf(transfer: Transfer, cause: CompletionError): TransferError {
   const isGone = cause.code === 'WR_FLUSH_ERR' || cause.code === 'RETRY_EXC_ERR';
   const message = `transfer ${transfer.id}, ${transfer.direction} of ${transfer.sizeBytes} bytes: ${cause.message}`;

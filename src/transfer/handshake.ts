@@ -14,7 +14,7 @@ export interface MeetOptions {
   readonly objection: (nodeId: number) => string | undefined;
 }
 
-/** The other's id, when both QPs are in RTS. Otherwise the other is told why, and the socket is of no use any more. */
+/** Resolves to the other's id when both QPs are in RTS. On an error the other is told why, and the socket is ended. */
 export async function meet(socket: Socket, options: MeetOptions): Promise<number> {
   const { ownId, qp, signal, objection } = options;
   const next = async (): Promise<Message> => {
@@ -26,7 +26,7 @@ export async function meet(socket: Socket, options: MeetOptions): Promise<number
     const problem = objection(nodeId);
     if (problem !== undefined) throw failed(problem);
   };
-  // Between two lines nobody else listens; the next read tells what happened.
+  // Between two reads nobody else listens for errors; the next read rejects with this one.
   socket.on('error', () => {});
   try {
     writeMessage(socket, transferProtocol, { kind: 'hello', node: ownId });

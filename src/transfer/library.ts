@@ -16,9 +16,9 @@ import { type OnTransfer, Transfer, type TransferState, TransferTable } from './
 import { TransferError } from './transfer-error.ts';
 
 export interface LibraryOptions {
-  /** Of this node, 1 to 2^20-1; every node of a cluster has another. */
+  /** Of this node, 1 to 2^20-1; no other node of the cluster may have it. */
   readonly nodeId: number;
-  /** The RDMA device, or its name. One that is given open stays the caller's. */
+  /** The RDMA device, or its name. A device that is given open is not closed with the library. */
   readonly device: string | Device;
   /** Where other nodes may connect. Whoever reaches this address may use all buffers: keep it on a trusted network. */
   readonly listen?: { readonly host?: string; readonly port?: number };
@@ -32,7 +32,7 @@ export interface TransferRequest {
   readonly fromOffset?: number;
   readonly toOffset?: number;
   readonly sizeBytes: number;
-  /** Called once, when it is over. Without one it is polled. */
+  /** Called once, when the transfer has ended. Without it, the program polls. */
   readonly onEnd?: OnTransfer;
 }
 
@@ -127,7 +127,7 @@ export class TransferLibrary implements AsyncDisposable {
     }
   }
 
-  /** Memory that all connected nodes can transfer to and from; they are told. */
+  /** Memory that all connected nodes can transfer to and from; each of them gets an offer of it. */
   allocate(options: { readonly sizeBytes: number; readonly name?: string }): LocalBuffer {
     this.#checkOpen();
     const { sizeBytes, name } = options;
@@ -173,14 +173,14 @@ export class TransferLibrary implements AsyncDisposable {
     return id;
   }
 
-  /** Looks whether it is over: this is what sees transfers without a callback through. */
+  /** Its state after polling the CQ once. A transfer without a callback makes progress only by this. */
   poll(id: number): TransferState {
     const transfer = this.transfer(id);
     if (!transfer.hasEnded) this.#nodes.get(transfer.remote.nodeId)?.engine.poll();
     return transfer.state;
   }
 
-  /** Resolves when it is over, rejects with a TransferError when it failed. */
+  /** Resolves when it is done, rejects with a TransferError when it failed. */
   ended(id: number): Promise<void> {
     const transfer = this.transfer(id);
     const ended = transfer.ended();
@@ -188,10 +188,11 @@ export class TransferLibrary implements AsyncDisposable {
     return ended;
   }
 
-  /** By id; those that are over are remembered for a while (`REMEMBERED_TRANSFERS`). */
+  /** By id; the last `REMEMBERED_TRANSFERS` that have ended are remembered. */
   transfer(id: number): Transfer {
     const transfer = this.#transfers.find(id);
-    if (transfer === undefined) throw new UsageError(`transfer ${id} is none of this node, or over for long`);
+    if (transfer === undefined)
+      throw new UsageError(`transfer ${id} is unknown: it is not of this node, or it ended long ago`);
     return transfer;
   }
 
@@ -232,7 +233,7 @@ export class TransferLibrary implements AsyncDisposable {
       () => guest.leave(),
       () => {
         guest.leave();
-        // It was told why; nobody here waits for it.
+        // The peer was told why, and nobody here waits for the result.
         socket.destroySoon();
       },
     );
@@ -275,7 +276,7 @@ export class TransferLibrary implements AsyncDisposable {
     return node.engine;
   }
 
-  /** Both are here: no device is needed. */
+  /** Both buffers are of this node, so no device is needed. */
   #copy(transfer: Transfer): void {
     const { local, remote, localOffset, remoteOffset, sizeBytes } = transfer;
     if (remote instanceof LocalBuffer) {
@@ -283,7 +284,7 @@ export class TransferLibrary implements AsyncDisposable {
       copyMemory(to.memory, to.offset + remoteOffset, from.memory, from.offset + localOffset, sizeBytes);
     }
     transfer.state = 'active';
-    // Who gets the id first is told afterwards.
+    // The program gets the id before its callback is called.
     queueMicrotask(() => {
       this.#transfers.remember(transfer);
       transfer.end();
@@ -293,7 +294,7 @@ export class TransferLibrary implements AsyncDisposable {
   async #free(buffer: LocalBuffer): Promise<void> {
     const { nodes } = this;
     const given = nodes.map((node) => node.takeBack(buffer, this.#freeTimeoutMs));
-    // Each node sees its own through; the count is over all of them.
+    // The engine of each node ends its own transfers; `uses` counts those of all nodes.
     await Promise.all([...given, ...nodes.map((node) => node.engine.settle(buffer.uses))]);
     await buffer.uses.idle();
     this.#buffers.delete(buffer.id);

@@ -1,4 +1,4 @@
-// Another node, as long as it is connected: its buffers, what it knows of ours, and the transfers to and from it.
+// Another node while it is connected: its buffers, which of ours it was offered, and the transfers to and from it.
 
 import type { Socket } from 'node:net';
 import { MillraceError, ProtocolError } from '../errors.ts';
@@ -8,12 +8,12 @@ import type { Engine } from './engine.ts';
 import { nodeIdOf } from './ids.ts';
 import { type BufferOffer, MAX_BUFFERS, MAX_LINE_BYTES, type Message, transferProtocol } from './protocol.ts';
 
-/** A node that does not read what it is told is cut off at this. */
+/** A node for which so many bytes wait to be sent does not read, and is disconnected. */
 const MAX_UNREAD_BYTES = 1 << 20;
 
 interface Offer {
   readonly rkey: number;
-  /** Once it was asked to give it back. */
+  /** Resolves when the node was asked to give the buffer back, and has. */
   readonly freed: PromiseWithResolvers<void>;
   isAsked: boolean;
 }
@@ -41,7 +41,7 @@ export class TransferNode {
     return this.#goneWhy !== undefined;
   }
 
-  /** Those it has told of and not freed. */
+  /** The buffers that it has offered and not freed. */
   get buffers(): readonly RemoteBuffer[] {
     return [...this.#buffers.values()];
   }
@@ -50,7 +50,7 @@ export class TransferNode {
     return this.#buffers.get(id);
   }
 
-  /** Its buffer of that name, now or as soon as it tells of one. Rejects when it goes first. */
+  /** Its buffer of that name, now or as soon as it offers one. Rejects when it disconnects before. */
   async bufferNamed(name: string): Promise<RemoteBuffer> {
     const known = this.#names.get(name);
     if (known !== undefined) return known;
@@ -60,7 +60,7 @@ export class TransferNode {
     return waiting.promise;
   }
 
-  /** Tells it of a buffer of ours, with a key of its own. */
+  /** Offers it a buffer of this node, with an rkey for that node alone. */
   offer(buffer: LocalBuffer): void {
     if (this.isGone) return;
     const rkey = buffer.mr.grant(this.engine.qp);
@@ -69,7 +69,7 @@ export class TransferNode {
     this.#send({ kind: 'buffer', id, name, region: mr.remote(rkey) });
   }
 
-  /** Resolves when it uses the buffer no more: it said so, or it was cut off because it did not say so in time. */
+  /** Resolves when the node uses the buffer no more: it said so, or it was disconnected because it did not in time. */
   async takeBack(buffer: LocalBuffer, timeoutMs: number): Promise<void> {
     const offer = this.#offers.get(buffer);
     if (offer === undefined) return;
@@ -89,7 +89,7 @@ export class TransferNode {
     if (this.isGone) return;
     this.#goneWhy = why;
     this.#socket.end(transferProtocol.line({ kind: 'bye', reason: why }));
-    // What the other still has to say is of no interest; without this an unread byte would hold the socket open.
+    // Further lines of the node are dropped; without this an unread byte would hold the socket open.
     this.#socket.resume();
     this.#socket.setTimeout(1000, () => this.#socket.destroy());
     for (const buffer of this.#buffers.values()) buffer.isFreed = true;
@@ -167,17 +167,17 @@ export class TransferNode {
   #send(message: Message): void {
     if (this.isGone) return;
     writeMessage(this.#socket, transferProtocol, message);
-    if (this.#socket.writableLength > MAX_UNREAD_BYTES) this.close('it does not read what it is told');
+    if (this.#socket.writableLength > MAX_UNREAD_BYTES) this.close('it does not read what is sent to it');
   }
 }
 
-/** A device that is gone has taken its keys with it. */
+/** The keys of a device that is gone are gone with it. */
 function revoke({ mr }: LocalBuffer, rkey: number): void {
   if (mr.isClosed) return;
   try {
     mr.revoke(rkey);
   } catch {
-    // Then the key opens nothing.
+    // The key opens nothing any more.
   }
 }
 

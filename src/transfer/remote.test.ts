@@ -6,7 +6,7 @@ import { BackendProcess } from '../remoting/backend/fixtures/backend-process.ts'
 import { nodeOf } from './fixtures/two-nodes.ts';
 import { TransferError, TransferLibrary } from './index.ts';
 
-test('nodes whose devices are lent by a backend transfer as others do, until it dies', {
+test('nodes on devices of a backend transfer as others do, until it dies', {
   timeout: 30_000,
 }, async () => {
   await using undo = new AsyncDisposableStack();

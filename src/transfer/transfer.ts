@@ -1,4 +1,4 @@
-// One transfer, and the table where it is found by its id while it is under way and for some time after.
+// One transfer, and the table that finds it by its id until some time after its end.
 
 import type { LocalBuffer, RemoteBuffer } from './buffer.ts';
 import type { TransferError } from './transfer-error.ts';
@@ -50,7 +50,7 @@ export class Transfer implements TransferParts {
     return this.state === 'done' || this.state === 'failed';
   }
 
-  /** Somebody wants to be told, rather than to ask. */
+  /** It has a callback or a promise, so nobody polls for its end. */
   get isAwaited(): boolean {
     return this.onEnd !== undefined || this.#ended !== undefined;
   }
@@ -63,7 +63,7 @@ export class Transfer implements TransferParts {
     return this.#ended.promise;
   }
 
-  /** Buffers first, so that who is told may free them at once. */
+  /** Releases the buffers first, so that the callback may free them at once. */
   end(error?: TransferError): void {
     this.state = error === undefined ? 'done' : 'failed';
     this.error = error;
@@ -75,7 +75,7 @@ export class Transfer implements TransferParts {
   }
 }
 
-/** A callback's mistake is nobody's but its own: the other transfers go on. */
+/** What a callback throws becomes an uncaught exception of its own: the other transfers go on. */
 function call(onEnd: OnTransfer, transfer: Transfer): void {
   try {
     onEnd(transfer);
@@ -86,12 +86,12 @@ function call(onEnd: OnTransfer, transfer: Transfer): void {
   }
 }
 
-/** So many that are over can still be asked for; older ones are forgotten. */
+/** So many transfers that have ended can still be found; older ones are forgotten. */
 export const REMEMBERED_TRANSFERS = 4096;
 
 export class TransferTable {
   readonly #transfers = new Map<number, Transfer>();
-  /** Ids of those that are over, in a ring, oldest overwritten. */
+  /** Ids of transfers that have ended, in a ring, the oldest overwritten. */
   readonly #over = new Float64Array(REMEMBERED_TRANSFERS);
   #overCount = 0;
 
@@ -103,7 +103,7 @@ export class TransferTable {
     return this.#transfers.get(id);
   }
 
-  /** Keeps it for a while. */
+  /** Keeps a transfer that has ended, in place of the oldest one. */
   remember(transfer: Transfer): void {
     const slot = this.#overCount % REMEMBERED_TRANSFERS;
     if (this.#overCount >= REMEMBERED_TRANSFERS) this.#transfers.delete(this.#over[slot]);

@@ -1,4 +1,4 @@
-// Connecting two QPs over a socket: both sides send their endpoint, modify their QP to RTS, and wait for the other's.
+// Connects two QPs over a socket: each side sends its endpoint, modifies its QP to RTS, and waits for the other's.
 
 import type { Duplex } from 'node:stream';
 import { MillraceError, UsageError } from '../errors.ts';
@@ -54,8 +54,8 @@ export function modifyToRts(qp: Qp, local: QpEndpoint, remote: QpEndpoint, optio
 
 /**
  * Resolves when both QPs are in RTS. The QP comes in RESET, or in INIT if receives are to be there from the start. The
- * socket stays open and the caller's; bytes after the exchange are still in it. A QP that could not be connected stays
- * where it got to: close it.
+ * socket stays open, and bytes after the exchange are still in it. A QP that could not be connected stays in the state it
+ * has reached: close it.
  */
 export async function connectQp<const Name extends string = string>(
   socket: Duplex,
@@ -68,7 +68,7 @@ export async function connectQp<const Name extends string = string>(
   if (qp.state !== 'INIT') throw new UsageError(`connect QP ${qp.number}: it is in ${qp.state} already`);
   const local = localQpEndpoint(qp, randomPsn(), offered(qp, regions));
 
-  // Between two lines nobody else listens; the next read tells what happened.
+  // Between two reads nobody else listens for errors; the next read rejects with this one.
   const ignore = (): void => {};
   socket.on('error', ignore);
   try {
@@ -80,7 +80,7 @@ export async function connectQp<const Name extends string = string>(
       if (!(name in remote.regions)) throw failed(qp, `the peer does not offer the region ${name}`);
     }
     modifyToRts(qp, local, remote, attributes);
-    // Who sends before the other side is in RTR is not heard.
+    // What one side sends before the other is in RTR is lost.
     writeMessage(socket, qpProtocol, { kind: 'ready', qpNumber: qp.number });
     const ready = await readMessage(socket, qpProtocol, { signal });
     if (!isOfKind(ready, 'ready')) throw unexpected(ready, 'ready');

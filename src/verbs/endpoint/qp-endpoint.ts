@@ -3,7 +3,7 @@
 // A room of its own, without the object model of verbs: a stream on plain TCP needs no more than this.
 //
 //   either:   hello    its endpoint
-//   either:   ready    its QP is in RTS: who sends before the other side is in RTR is not heard
+//   either:   ready    its QP is in RTS: what one side sends before the other is in RTR is lost
 
 import { isIPv6 } from 'node:net';
 import { ProtocolError } from '../../errors.ts';

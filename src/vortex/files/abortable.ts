@@ -1,6 +1,6 @@
-// Waiting for something that cannot be called off, no longer than a signal allows.
+// Waits for a promise that cannot be aborted, until a signal is.
 
-/** Rejects with the signal's reason when it comes first; what becomes of `promise` then is nobody's business any more. */
+/** Rejects with the signal's reason when it is aborted first; the result of `promise` is dropped then. */
 export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   promise.catch(() => {});
   signal.throwIfAborted();

@@ -2,7 +2,7 @@
 
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
-import { MillraceError, UsageError } from '../../errors.ts';
+import { MillraceError, ProtocolError, UsageError } from '../../errors.ts';
 import { type Guest, WaitingRoom } from '../../json-lines/index.ts';
 import { acceptTls, type ControlSecurity, nameMismatch } from '../../tls/index.ts';
 import { abortable } from './abortable.ts';
@@ -79,11 +79,11 @@ export class Acceptor implements Disposable {
       onSecure: (secure, certificate) => {
         const problem = peerName === undefined ? undefined : nameMismatch(certificate, peerName);
         if (problem === undefined) void this.#greet(secure, guest);
-        else this.#refuse(this.#conversationOn(secure), new UsageError(problem));
+        else this.#refuse(this.#conversationOn(secure), new ProtocolError(problem));
       },
       onFail: (reason, secure) => {
         if (secure === undefined) this.#options.onRefused(reason);
-        else this.#refuse(this.#conversationOn(secure), new UsageError(reason));
+        else this.#refuse(this.#conversationOn(secure), new ProtocolError(reason));
       },
     });
   }
@@ -92,7 +92,7 @@ export class Acceptor implements Disposable {
     const conversation = this.#conversationOn(socket);
     try {
       await conversation.expect('hello', new AbortController().signal);
-      if (this.#hasAccepted) throw new UsageError('another receiver has come before');
+      if (this.#hasAccepted) throw new MillraceError('MILLRACE_ERR_FAILED', 'another receiver has the file');
       this.#hasAccepted = true;
       guest.leave();
       this.#accepted.resolve(conversation);

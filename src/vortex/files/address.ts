@@ -7,7 +7,7 @@ import { UsageError } from '../../errors.ts';
 export const DEFAULT_PORT = 40_104;
 
 export interface Address {
-  /** Undefined, for who listens: all addresses of this host. */
+  /** Undefined at a sender: all addresses of this host. */
   readonly host: string | undefined;
   readonly port: number;
 }

@@ -1,4 +1,4 @@
-// The connection on which sender and receiver of a file talk, beside the stream that carries it.
+// The connection of the files protocol between sender and receiver of a file, beside the stream that carries the bytes.
 
 import type { Socket } from 'node:net';
 import { ProtocolError } from '../../errors.ts';
@@ -8,7 +8,7 @@ import { FileTransferError, failureOf } from './file-transfer-error.ts';
 import { filesProtocol, MAX_LINE_BYTES, type Message, type MessageOfKind } from './protocol.ts';
 
 const BUSY_A_TIMEOUT = 4;
-/** When the stream breaks, the other side may have said why: it gets so long. */
+/** When the stream breaks, so long is waited for the other side's reason. */
 const LAST_WORD_MS = 1000;
 
 export class Conversation implements Disposable {
@@ -23,7 +23,7 @@ export class Conversation implements Disposable {
     this.#other = other;
     this.#timeoutMs = timeoutMs;
     socket.setNoDelay(true);
-    // Between two lines nobody else listens; the next read tells what happened.
+    // Between two reads nobody else listens for errors; the next read rejects with this one.
     socket.on('error', () => {});
   }
 
@@ -45,15 +45,15 @@ export class Conversation implements Disposable {
     }
   }
 
-  /** Tells the other side that this one lives, until disposed: for work that takes its time. */
+  /** Sends `busy` at an interval until disposed, during work that may take longer than the timeout. */
   busy(): Disposable {
     const timer = setInterval(() => this.send({ kind: 'busy' }), this.#timeoutMs / BUSY_A_TIMEOUT);
     return { [Symbol.dispose]: () => clearInterval(timer) };
   }
 
-  /** The stream broke: what the other side says to that, or else the best that the stream knows. */
+  /** The stream broke: resolves to the other side's reason, or else to the stream's own error. */
   async explain(error: unknown, stream: { readonly failure: Error | undefined } | undefined): Promise<unknown> {
-    // Who was refused knows why.
+    // A refusal has its reason in it already.
     const isClear = !(error instanceof VortexError) || error.code === 'MILLRACE_ERR_VORTEX_PROTOCOL';
     if (isClear || this.#isOver) return error;
     const never = new AbortController().signal;
@@ -63,12 +63,12 @@ export class Conversation implements Disposable {
         if (message.kind === 'failed') return FileTransferError.ofPeer(this.#other, message);
       }
     } catch {
-      // Its engine has had the time to say more than a code.
+      // By now the engine may have told more than a code.
       return stream?.failure ?? error;
     }
   }
 
-  /** The last line: why this side gives up. Nothing is said to who has given up itself. */
+  /** Ends it with the reason why this side gives up. A peer that has given up itself is told nothing. */
   fail(error: unknown): void {
     const isTheirs = error instanceof FileTransferError && error.code === 'MILLRACE_ERR_FILES_PEER';
     this.end(isTheirs ? undefined : { kind: 'failed', ...failureOf(error) });

@@ -1,4 +1,4 @@
-// Why a file did not get through, and how one side tells the other.
+// Why a file transfer failed, and what of that one side tells the other.
 
 import { type ErrorCode, MillraceError } from '../../errors.ts';
 import type { MessageOfKind } from './protocol.ts';
@@ -7,7 +7,7 @@ import type { MessageOfKind } from './protocol.ts';
 type Failure = Omit<MessageOfKind<'failed'>, 'kind'>;
 
 export class FileTransferError extends MillraceError {
-  /** What the other side called it, when the problem is there. */
+  /** The code at the other side, when it failed there. */
   readonly peerCode: string | undefined;
 
   constructor(code: ErrorCode, message: string, options: ErrorOptions & { readonly peerCode?: string } = {}) {
@@ -21,7 +21,7 @@ export class FileTransferError extends MillraceError {
   }
 }
 
-/** A file operation that the system refused, in words that say what to do. */
+/** The error of a file operation, with advice where there is some. */
 export function fileError(attempt: string, error: unknown): MillraceError {
   if (error instanceof MillraceError) return error;
   const { code = 'UNKNOWN', message } = error as NodeJS.ErrnoException;

@@ -1,4 +1,4 @@
-// A file while it arrives: it grows under another name, only at its end, and gets its own name when it is whole and on the disk.
+// The part of a file that has arrived: appended to under another name, and renamed when it is whole and on the disk.
 
 import { constants } from 'node:fs';
 import { type FileHandle, link, lstat, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
@@ -34,15 +34,15 @@ export async function checkTarget(target: string, force: boolean): Promise<void>
 
 export class Part implements AsyncDisposable {
   readonly path: string;
-  /** What is there from an earlier attempt at the same file. */
+  /** Bytes from an earlier attempt at the same file. */
   readonly haveBytes: number;
-  /** Why what was there is of no use; undefined when there was nothing, or it is. */
+  /** Why the bytes that were there cannot be used; undefined when there were none, or they can. */
   readonly staleness: string | undefined;
   readonly #target: string;
   readonly #force: boolean;
   readonly #handle: FileHandle;
 
-  /** All or nothing: what cannot be continued is emptied. */
+  /** A part that cannot be continued is emptied. */
   static async open({ target, offer, force }: PartOptions): Promise<Part> {
     await checkTarget(target, force);
     const path = `${target}${PART_SUFFIX}`;
@@ -96,7 +96,7 @@ export class Part implements AsyncDisposable {
     await this.#handle.truncate(0);
   }
 
-  /** Only ever at the end: so the length tells how much is there, whatever happens. */
+  /** Always appended, so that the length of the part tells how much has arrived, whatever happens. */
   async write(bytes: Uint8Array, position: number): Promise<void> {
     try {
       for (let done = 0; done < bytes.length; ) {
@@ -107,7 +107,7 @@ export class Part implements AsyncDisposable {
     }
   }
 
-  /** To the disk, and then to its name, in one step. */
+  /** Syncs it to the disk, and gives it its final name in one step. */
   async publish(): Promise<void> {
     try {
       await this.#handle.sync();
@@ -120,7 +120,7 @@ export class Part implements AsyncDisposable {
     }
   }
 
-  /** It turned out to be of no use. */
+  /** Removes it, because its bytes cannot be used. */
   async discard(): Promise<void> {
     await rm(this.path, { force: true });
     await rm(noteOf(this.#target), { force: true });
@@ -137,7 +137,7 @@ export class Part implements AsyncDisposable {
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'EEXIST') await checkTarget(this.#target, false);
-      // File systems without links.
+      // The file system has no hard links.
       if (code !== 'EPERM' && code !== 'ENOTSUP' && code !== 'EOPNOTSUPP' && code !== 'ENOSYS') throw error;
       await checkTarget(this.#target, false);
       await rename(this.path, this.#target);
@@ -165,7 +165,7 @@ async function readNote(path: string): Promise<PartNote | undefined> {
   }
 }
 
-/** Aside first: a note is there whole or not at all. */
+/** Written aside and renamed, so that a note is there whole or not at all. */
 async function writeNote(path: string, note: PartNote): Promise<void> {
   const aside = `${path}.${process.pid}`;
   try {
@@ -182,7 +182,7 @@ async function syncFolder(folder: string): Promise<void> {
   try {
     await handle.sync();
   } catch (error) {
-    // Some file systems have no such thing, and need none.
+    // Some file systems cannot sync a folder, and need not.
     if (!/^(EINVAL|ENOTSUP)$/.test((error as NodeJS.ErrnoException).code ?? '')) throw error;
   } finally {
     await handle.close();

@@ -1,11 +1,11 @@
-// The sum over the first bytes of a file, from which the sum over all of it goes on.
+// The checksum of the first bytes of a file, which goes on to become that of the whole file.
 
 import { createHash, type Hash } from 'node:crypto';
 import { UsageError } from '../../errors.ts';
 
 const PIECE_BYTES = 1024 * 1024;
 
-/** A file, or what is there of one. */
+/** A file, or a part of one. */
 interface Readable {
   fill(into: Uint8Array, position: number, signal: AbortSignal): Promise<number>;
 }
@@ -30,7 +30,7 @@ export async function hashPrefix(
   return hash;
 }
 
-/** Without ending it. */
+/** The digest of what was hashed so far; the hash goes on. */
 export function sumSoFar(hash: Hash): string {
   return hash.copy().digest('hex');
 }

@@ -1,4 +1,4 @@
-// Receiving a file: dials the sender, says what is here already, fetches the rest, and gives the file its name when it is whole and right.
+// Receives a file: dials the sender, says which bytes are here already, fetches the rest, and checks the whole.
 
 import { createHash, type Hash } from 'node:crypto';
 import { once } from 'node:events';
@@ -52,7 +52,7 @@ export async function receiveFile(settings: ReceiveSettings): Promise<Receipt> {
   }
 }
 
-/** The sender may be there, or there again, a little later. */
+/** Whether another attempt a little later may succeed, because the sender was not there or has gone. */
 function isPassing(error: unknown): error is MillraceError {
   return error instanceof VortexError || (error instanceof MillraceError && error.code === 'MILLRACE_ERR_NOT_RUNNING');
 }
@@ -135,21 +135,21 @@ class Fetch {
       const sizeBytes = await this.#stream(start, offer, hash, (bytes, position) => part.write(bytes, position));
       const sha256 = await this.#compare(sizeBytes, hash);
       {
-        // A disk may take long for what it has accepted at once.
+        // Syncing may take long for what the page cache has accepted at once.
         using _busy = conversation.busy();
         await part.publish();
       }
       conversation.end({ kind: 'kept', sha256 });
       return { path: target, peer: conversation.peer, sizeBytes, resumedBytes: start.startBytes, sha256 };
     } catch (error) {
-      // What cannot be continued, or is wrong, is in nobody's way.
+      // A part that cannot be continued, or is wrong, is removed.
       const isWrong = error instanceof MillraceError && error.code === 'MILLRACE_ERR_FILES_CHECKSUM';
       if (isWrong || offer.sizeBytes === undefined) await part.discard();
       throw error;
     }
   }
 
-  /** Both sides find out whether what is here is what the file begins with. */
+  /** Both sides compare the checksum of the bytes that are here with that of the file's beginning. */
   async #begin(part: Part): Promise<{ hash: Hash; start: MessageOfKind<'stream'> }> {
     const { signal, onNews } = this.#settings;
     const { haveBytes } = part;
@@ -174,7 +174,7 @@ class Fetch {
     return { hash: createHash('sha256'), start };
   }
 
-  /** Returns how long the file is. */
+  /** Resolves to the size of the file. */
   async #stream(
     { port, startBytes }: MessageOfKind<'stream'>,
     { sizeBytes: wholeBytes }: FileOffer,
@@ -196,14 +196,14 @@ class Fetch {
     }
   }
 
-  /** Before the stream is closed: the sender shall hear the reason, and not only that it has ended. */
+  /** Called before the stream is closed, so that the sender hears the reason, and not only that the stream ended. */
   async #giveUp(error: unknown, stream: Consumer | undefined): Promise<never> {
     const why = await this.#conversation.explain(error, stream);
     this.#conversation.fail(why);
     throw why;
   }
 
-  /** From the pool straight to the disk; the sum is taken meanwhile. */
+  /** Writes blocks from the pool to the disk, and hashes them meanwhile. */
   async #pump(
     stream: Consumer,
     startBytes: number,
@@ -250,7 +250,7 @@ async function isFolder(path: string): Promise<boolean> {
 async function fileOf(target: string | undefined, { name }: FileOffer): Promise<string> {
   if (target !== undefined && !(await isFolder(target))) return target;
   if (name === undefined) throw new UsageError('the sender sends a pipe, which has no name: say which file to write');
-  // A name that a listing does not show is not for a peer to choose.
+  // A peer may not choose a hidden name.
   if (name.startsWith('.')) throw new UsageError(`the sender calls its file ${name}: say which file to write`);
   return join(target ?? '.', name);
 }

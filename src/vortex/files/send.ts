@@ -1,4 +1,4 @@
-// Sending a file: waits for a receiver, finds out what it has, and streams the rest; when that breaks, waits for it to come back.
+// Sends a file: waits for a receiver, asks which bytes it has, and streams the rest; if that breaks, waits for it again.
 
 import { createHash, type Hash } from 'node:crypto';
 import type { MillraceError } from '../../errors.ts';
@@ -15,19 +15,19 @@ import type { Source } from './source.ts';
 
 export interface SendSettings extends FileTransferSettings {
   readonly address: Address;
-  /** Called at first, and when a receiver has come. */
+  /** Called at the start, and again for each receiver. */
   readonly openSource: () => Promise<Source>;
   readonly blockBytes?: number | undefined;
 }
 
-/** Resolves when a receiver has all of it, under its final name. */
+/** Resolves when a receiver has the whole file under its final name. */
 export async function sendFile(settings: SendSettings): Promise<Receipt> {
   const { signal, waitMs, onNews, timeoutMs } = settings;
   const security = await readSecurity(settings.tls);
   let { address } = settings;
   let deadline = new AbortController().signal;
   let lastError: unknown;
-  // Before anybody waits: a file that cannot be read is found out now.
+  // Opened before a receiver is waited for, so that a file that cannot be read is an error now.
   await using first = await settings.openSource();
   for (;;) {
     let conversation: Conversation;
@@ -56,7 +56,7 @@ export async function sendFile(settings: SendSettings): Promise<Receipt> {
   }
 }
 
-/** A file is looked at anew: it may have changed while nobody came. */
+/** A file is opened again: it may have changed since the start. */
 async function deliver(settings: SendSettings, first: Source, conversation: Conversation): Promise<Receipt> {
   try {
     if (!first.isFile) return await new Delivery(settings, first, conversation).run();
@@ -72,7 +72,7 @@ async function deliver(settings: SendSettings, first: Source, conversation: Conv
 function isTheirs(error: unknown): error is MillraceError {
   if (error instanceof VortexError) return true;
   if (!(error instanceof FileTransferError) || error.code !== 'MILLRACE_ERR_FILES_PEER') return false;
-  // Bytes that arrived wrong are for people to look at, and not to be tried until they are right.
+  // When bytes arrive wrong, a person has to find out why; another attempt would hide it.
   return error.peerCode !== 'MILLRACE_ERR_FILES_CHECKSUM';
 }
 
@@ -108,7 +108,7 @@ class Delivery {
     return { path: undefined, peer: conversation.peer, sizeBytes, resumedBytes: startBytes, sha256 };
   }
 
-  /** Undefined when the receiver's bytes are others than ours. */
+  /** Undefined when the receiver's bytes are not those of the file. */
   async #hashOfPrefix(haveBytes: number): Promise<Hash | undefined> {
     if (haveBytes === 0) return createHash('sha256');
     const { signal, onNews } = this.#settings;
@@ -134,18 +134,18 @@ class Delivery {
       return { sizeBytes, sha256: hash.digest('hex') };
     } catch (error) {
       const why = await this.#conversation.explain(error, stream);
-      // Before the stream is closed: the receiver shall hear the reason, and not only that it has ended.
+      // Before the stream is closed, so that the receiver hears the reason, and not only that the stream ended.
       this.#conversation.fail(why);
       throw why;
     }
   }
 
-  /** A receiver that cannot or will not come for the stream says so, or is gone, or takes too long. */
+  /** Opens the stream, unless the receiver gives up, disconnects or takes too long meanwhile. */
   async #unlessLost<T>(open: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const [lost, isOpen] = [new AbortController(), new AbortController()];
     const { signal } = this.#settings;
     this.#conversation.expect('kept', isOpen.signal).then(
-      () => lost.abort(protocolError('it has kept what it never fetched')),
+      () => lost.abort(protocolError('it sent kept before it fetched the stream')),
       (error: unknown) => lost.abort(error),
     );
     try {
@@ -155,12 +155,12 @@ class Delivery {
     }
   }
 
-  /** From the source straight into the pool. Returns how long the file is. */
+  /** Reads blocks from the source into the pool. Resolves to the size of the file. */
   async #pump(stream: Producer, startBytes: number, hash: Hash): Promise<number> {
     const { onNews } = this.#settings;
     const { sizeBytes: totalBytes } = this.#source.offer;
     const failing = new AbortController();
-    // A receiver that goes while a pipe has nothing to say must be noticed all the same.
+    // A receiver may disconnect while the pipe has no data: this has to end the wait for it.
     const done = stream.done();
     done.catch((error: unknown) => failing.abort(error));
     const signal = AbortSignal.any([this.#settings.signal, failing.signal]);
@@ -172,7 +172,7 @@ class Delivery {
       const block = await abortable(writer.next(), signal);
       const { bytes } = block;
       const filling = this.#source.fill(bytes, position, signal);
-      // The block before is on its way by now, and stays as it is in the pool: nobody but this loop writes there.
+      // The previous block is being sent and does not change: only this loop writes to the pool.
       hash.update(previous);
       const got = await filling;
       if (totalBytes !== undefined && got < bytes.length) {

@@ -1,14 +1,14 @@
-// What both sides of a file transfer can be told, and what they tell while they work.
+// The settings of both sides of a file transfer, and what they report while they work.
 
 import type { Strategy, StreamTls } from '../index.ts';
 
 export interface FileTransferSettings {
-  /** An RDMA device. Default: TCP at a sender; whatever the sender has at a receiver. */
+  /** An RDMA device. Default at a sender: TCP. Default at a receiver: what the sender has. */
   readonly device?: string | undefined;
   readonly strategy?: Strategy | undefined;
-  /** A peer of which nothing was heard for so long is given up. */
+  /** A peer that is silent for so long is given up. */
   readonly timeoutMs: number;
-  /** So long another attempt is made to meet a peer, or to meet it again. */
+  /** For so long a peer is waited for, at first or again. */
   readonly waitMs: number;
   readonly tls?: StreamTls | undefined;
   readonly signal: AbortSignal;
@@ -18,7 +18,7 @@ export interface FileTransferSettings {
 export type News =
   | { readonly kind: 'listening'; readonly host: string | undefined; readonly port: number }
   | { readonly kind: 'refused'; readonly reason: string }
-  /** `haveBytes`: what need not be sent, if it is what the file begins with. */
+  /** `haveBytes`: bytes at the receiver that need not be sent, if the file begins with them. */
   | { readonly kind: 'met'; readonly peer: string; readonly haveBytes: number }
   | { readonly kind: 'checking' | 'moving'; readonly bytes: number; readonly totalBytes: number | undefined }
   | { readonly kind: 'afresh'; readonly reason: string }
@@ -29,7 +29,7 @@ export interface Receipt {
   readonly path: string | undefined;
   readonly peer: string;
   readonly sizeBytes: number;
-  /** Of these: what was there from before. */
+  /** Bytes of these that were there before this transfer. */
   readonly resumedBytes: number;
   readonly sha256: string;
 }

@@ -1,4 +1,4 @@
-// What is sent: a file that can be read from anywhere and again, or a pipe that is read once.
+// The source of a transfer: a file, which can be read at any position and again, or a pipe, which is read once.
 
 import { type FileHandle, open } from 'node:fs/promises';
 import { basename } from 'node:path';
@@ -14,7 +14,7 @@ export interface Source extends AsyncDisposable {
   readonly isFile: boolean;
   /** Fills `into` with the bytes from `position` on: with fewer only at the end. */
   fill(into: Uint8Array, position: number, signal: AbortSignal): Promise<number>;
-  /** Throws when it is not what it was when it was opened. */
+  /** Throws when the file has changed since it was opened. */
   check(): Promise<void>;
 }
 
@@ -30,7 +30,7 @@ export async function openFileSource(path: string): Promise<Source> {
   const stat = await handle.stat({ bigint: true });
   if (stat.isDirectory()) throw new UsageError(`send ${path}: it is a folder (tar c ${path} | millrace send -)`);
   undo.move();
-  // A device or a named pipe: its size says nothing.
+  // A device or a named pipe has no size that means anything.
   if (!stat.isFile()) return new PipeSource(handle.createReadStream());
   const offer = { name: basename(path), sizeBytes: Number(stat.size), modifiedNs: String(stat.mtimeNs) };
   return new FileSource(path, handle, offer);
@@ -82,7 +82,7 @@ export class PipeSource implements Source {
   readonly offer: FileOffer = { name: undefined, sizeBytes: undefined, modifiedNs: undefined };
   readonly #stream: Readable;
   readonly #chunks: AsyncIterator<Uint8Array>;
-  /** What the last chunk had too much. */
+  /** Bytes of the last chunk that did not fit. */
   #rest = new Uint8Array(0);
 
   constructor(stream: Readable) {

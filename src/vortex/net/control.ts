@@ -33,7 +33,7 @@ export class Control implements Disposable {
   constructor(socket: Socket) {
     this.#socket = socket;
     socket.setNoDelay(true);
-    // Between two lines nobody else listens; the next read tells what happened.
+    // Between two reads nobody else listens for errors; the next read rejects with this one.
     socket.on('error', () => {});
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
@@ -60,7 +60,7 @@ export class Control implements Disposable {
     throw failureOf(unexpected(message, kind));
   }
 
-  /** From now on messages come by events, and the peer has to show signs of life. */
+  /** From now on messages come as events, and a peer that is silent for too long is dead. */
   start(timeoutMs: number, events: ControlEvents): void {
     this.#heartbeat = new Heartbeat({
       heartbeatMs: timeoutMs / BEATS_A_TIMEOUT,
@@ -71,7 +71,7 @@ export class Control implements Disposable {
     void this.#listen(events);
   }
 
-  /** Ends it, with a last line if there is something to say. */
+  /** Hangs up, with a last line if there is one. */
   end(last?: Message): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
@@ -115,7 +115,7 @@ export class Control implements Disposable {
   }
 }
 
-/** Resolves when those that have ended are closed for good: a last line takes its time. */
+/** Resolves when all control connections are closed: a hang-up waits for the peer to read the last line. */
 export async function controlsClosed(): Promise<void> {
   await allClosed(sockets);
 }
