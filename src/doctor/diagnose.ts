@@ -15,7 +15,7 @@ import { probeTools } from './tools.ts';
 import { probeUserfault } from './userfault.ts';
 import { probeVirtualization } from './virtualization.ts';
 
-export interface DiagnoseOptions {
+interface DiagnoseOptions {
   readonly signal?: AbortSignal;
   /** Where files and commands are looked for. Kernel calls always go to the kernel we run on. */
   readonly machine?: Machine;

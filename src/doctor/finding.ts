@@ -18,7 +18,7 @@ export type Feature = keyof typeof features;
 /** `unknown`: the probe could not tell, and `detail` says why. */
 export type Answer = 'yes' | 'no' | 'unknown';
 
-export type Group = 'kernel' | 'steering' | 'memory' | 'RDMA' | 'virtual machines' | 'lab' | 'tools';
+type Group = 'kernel' | 'steering' | 'memory' | 'RDMA' | 'virtual machines' | 'lab' | 'tools';
 
 export interface Question {
   /** Stable, for programs. */

@@ -22,7 +22,7 @@ export interface Machine {
   run(command: string, args: readonly string[]): Promise<CommandOutput | null>;
 }
 
-export interface MachineOptions {
+interface MachineOptions {
   /** Where `/proc`, `/sys` and `/dev` are looked for. */
   readonly root?: string;
   readonly env?: Readonly<Record<string, string | undefined>>;

@@ -8,12 +8,4 @@ export { collect, findProgram, type ProgramResult, requireTool } from './program
 export { defaultRunDir, type LabRecord, type RecordProblem } from './record.ts';
 export { removeLab } from './remove.ts';
 export { hostIndexOf, hostLimits, type LabSpec, switchNamespaceOf } from './spec.ts';
-export {
-  type KnownLab,
-  type LabList,
-  type LabState,
-  listLabs,
-  type SweepOptions,
-  type SweepReport,
-  sweep,
-} from './sweep.ts';
+export { type KnownLab, type LabState, listLabs, type SweepReport, sweep } from './sweep.ts';

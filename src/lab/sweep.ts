@@ -20,7 +20,7 @@ export interface KnownLab {
   readonly state: LabState;
 }
 
-export interface LabList {
+interface LabList {
   readonly labs: readonly KnownLab[];
   readonly problems: readonly RecordProblem[];
 }
@@ -32,7 +32,7 @@ export interface SweepReport {
   readonly problems: readonly RecordProblem[];
 }
 
-export interface SweepOptions {
+interface SweepOptions {
   readonly runDir?: string;
   readonly signal?: AbortSignal | undefined;
 }

@@ -13,15 +13,9 @@ export {
   perfTests,
   testTitles,
 } from './parameters.ts';
-export {
-  checkPingpong,
-  type PingpongDocument,
-  type PingpongOptions,
-  pingpongLines,
-  runPingpong,
-} from './pingpong.ts';
+export { type PingpongOptions, pingpongLines, runPingpong } from './pingpong.ts';
 export { type PerfDocument, tableOf } from './report.ts';
 export { requestRows } from './rows.ts';
-export { type ClientOptions, type PerfOptions, runClient, runServer } from './run.ts';
+export { runClient, runServer } from './run.ts';
 export { connectSetup, openPerfDevice, type PerfSetup } from './setup.ts';
 export { summarizeSamples } from './statistics.ts';

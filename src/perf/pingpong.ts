@@ -42,7 +42,7 @@ export interface PingpongOptions extends PingpongParameters {
   readonly say: (line: string) => void;
 }
 
-export interface PingpongDocument {
+interface PingpongDocument {
   readonly v: 1;
   readonly role: 'client' | 'server';
   readonly device: string;
@@ -69,7 +69,7 @@ const limits: Readonly<Record<'sizeBytes' | 'iterations' | 'rxDepth', readonly [
 };
 const mtus: readonly number[] = [256, 512, 1024, 2048, 4096];
 
-export function checkPingpong(parameters: PingpongParameters): void {
+function checkPingpong(parameters: PingpongParameters): void {
   for (const [name, [min, max]] of Object.entries(limits)) {
     const value = parameters[name as keyof typeof limits];
     if (Number.isInteger(value) && value >= min && value <= max) continue;

@@ -9,7 +9,7 @@ import { checkParameters, decodeParameters, isLatency, type PerfParameters, type
 import { bandwidthOf, latencyOf, type PerfDocument } from './report.ts';
 import { connectSetup, openPerfDevice, type PerfSetup } from './setup.ts';
 
-export interface PerfOptions {
+interface PerfOptions {
   readonly test: PerfTest;
   readonly port: number;
   readonly device?: string | undefined;
@@ -18,7 +18,7 @@ export interface PerfOptions {
   readonly say: (line: string) => void;
 }
 
-export interface ClientOptions extends PerfOptions, Omit<PerfParameters, 'test' | 'transport'> {
+interface ClientOptions extends PerfOptions, Omit<PerfParameters, 'test' | 'transport'> {
   readonly host: string;
 }
 

@@ -16,7 +16,7 @@ export interface Result {
   readonly goal?: Limit;
 }
 
-export interface MeasureOptions {
+interface MeasureOptions {
   readonly rounds: number;
   readonly roundMs: number;
   readonly signal: AbortSignal;

@@ -8,7 +8,7 @@ import { channelSettings, SoakWorld } from './world.ts';
 /** Phases shorter than this have their faults closer together. */
 const SHORT_SECONDS = 30;
 
-export interface SoakOptions {
+interface SoakOptions {
   readonly seed: number;
   /** The time of all phases together, without starting and stopping daemons. */
   readonly seconds: number;

@@ -3,13 +3,13 @@
 import { dirname } from 'node:path';
 import { MillraceError, UsageError } from '../../errors.ts';
 import { makeFolder } from '../../system/index.ts';
+import { type CommandResult, lastLines, type RunOptions } from './agent-client.ts';
 import { Capture } from './capture.ts';
 import { prepareImage } from './image.ts';
 import { type Link, makeLink } from './link.ts';
 import { Machine } from './machine.ts';
 import { addRxe, type RxeDevice, type RxeOptions } from './rxe.ts';
 import { withSecondTry } from './second-try.ts';
-import { type CommandResult, lastLines, type RunOptions } from './session.ts';
 import { checkMemory, type GuestOptions, type GuestSpec, guestSpec } from './spec.ts';
 
 /** The time limit of `sync`, which writes memory-mapped files of the shared folder. */
@@ -75,7 +75,7 @@ export class Guest implements AsyncDisposable {
 
   /** Runs a command to its end. A status other than 0 is a result, not an error. */
   async run(words: readonly string[], options: RunOptions = {}): Promise<CommandResult> {
-    return this.#machine.session.run(words, options);
+    return this.#machine.agent.run(words, options);
   }
 
   /** Throws when the status is not 0, with the last output of the command, and keeps capture and console. */
@@ -120,8 +120,8 @@ export class Guest implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    const { session } = this.#machine;
-    if (this.#spec.share !== undefined) await session.run(['sync'], { timeoutMs: syncTimeoutMs }).catch(() => {});
+    const { agent } = this.#machine;
+    if (this.#spec.share !== undefined) await agent.run(['sync'], { timeoutMs: syncTimeoutMs }).catch(() => {});
     await this.#resources.disposeAsync();
   }
 
@@ -142,7 +142,7 @@ async function configure(machine: Machine, { network = {} }: GuestOptions, link:
 
 async function runOk(machine: Machine, words: readonly string[], options: RunOptions): Promise<CommandResult> {
   try {
-    const result = await machine.session.run(words, options);
+    const result = await machine.agent.run(words, options);
     if (result.status === 0) return result;
     const how = result.signal ?? `status ${result.status}`;
     const said = lastLines(`${result.stdout}${result.stderr}`);

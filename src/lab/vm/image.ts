@@ -21,7 +21,7 @@ export interface Image {
   readonly release: string;
 }
 
-export interface ImageOptions {
+interface ImageOptions {
   readonly cacheDir?: string | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Called before something that takes long. */

@@ -6,6 +6,7 @@ import { dirname, join, relative } from 'node:path';
 import { MillraceError } from '../../errors.ts';
 import { makeFolder } from '../../system/index.ts';
 import { accelerator } from './accelerator.ts';
+import { AgentClient } from './agent-client.ts';
 import type { Capture } from './capture.ts';
 import type { ReadyMessage } from './frames.ts';
 import type { Image } from './image.ts';
@@ -13,7 +14,6 @@ import { emptyFolders, kernelArguments } from './init.ts';
 import type { Link } from './link.ts';
 import { type QemuExit, QemuProcess } from './process.ts';
 import { agentFd, type Nic, qemuArguments, type Sharing } from './qemu.ts';
-import { AgentSession } from './session.ts';
 import type { GuestSpec, SharingOptions } from './spec.ts';
 
 /** A boot usually takes five seconds; on a busy machine it takes several times that. */
@@ -23,7 +23,7 @@ const packageRoot = join(import.meta.dirname, '../../..');
 
 /** Owns QEMU, not its link and capture. */
 export class Machine implements AsyncDisposable {
-  readonly session: AgentSession;
+  readonly agent: AgentClient;
   readonly qemu: QemuProcess;
   readonly #spec: GuestSpec;
   readonly #capture: Capture | null;
@@ -50,8 +50,8 @@ export class Machine implements AsyncDisposable {
     const host = link?.host ?? null;
     const fds = [...cardFds, ...(sharing === undefined ? [] : sharedFds(sharing))];
     this.qemu = new QemuProcess(args, fds, host === null ? undefined : (...words) => host.spawn(...words));
-    this.session = new AgentSession(this.qemu.agentStream, spec.name);
-    void this.qemu.exited.then((exit) => this.session.fail(this.#died(exit)));
+    this.agent = new AgentClient(this.qemu.agentStream, spec.name);
+    void this.qemu.exited.then((exit) => this.agent.fail(this.#died(exit)));
     this.#limit = setTimeout(() => this.end(this.#error(`it reached its limit of ${spec.limitMs} ms`)), spec.limitMs);
   }
 
@@ -61,7 +61,7 @@ export class Machine implements AsyncDisposable {
       this.end(this.#error(`it did not boot within ${bootTimeoutMs} ms${this.qemu.console.lines(shownConsoleLines)}`));
     }, bootTimeoutMs);
     try {
-      const message = await this.session.ready;
+      const message = await this.agent.ready;
       if (message.problems !== '') throw this.#error(`it could not be set up completely: ${message.problems}`);
       return message;
     } finally {
@@ -71,7 +71,7 @@ export class Machine implements AsyncDisposable {
 
   /** Commands that run end with `reason`. */
   end(reason: Error): void {
-    this.session.fail(reason);
+    this.agent.fail(reason);
     void this.qemu.kill();
   }
 
@@ -101,7 +101,7 @@ export class Machine implements AsyncDisposable {
 
   async close(): Promise<void> {
     clearTimeout(this.#limit);
-    this.session.fail(new MillraceError('MILLRACE_ERR_CLOSED', `guest ${this.#spec.name} is closed`));
+    this.agent.fail(new MillraceError('MILLRACE_ERR_CLOSED', `guest ${this.#spec.name} is closed`));
     await this.qemu.kill();
   }
 

@@ -7,7 +7,7 @@ import { cableEnd } from './link.ts';
 import { withSecondTry } from './second-try.ts';
 import { checkMemory, type GuestOptions, guestSpec } from './spec.ts';
 
-export interface PairOptions extends Omit<GuestOptions, 'name' | 'network'> {
+interface PairOptions extends Omit<GuestOptions, 'name' | 'network'> {
   /** Default: `vm-a` and `vm-b`. */
   readonly names?: readonly [string, string];
   /** The MTU of both eth0. Default 1500. */
@@ -15,7 +15,7 @@ export interface PairOptions extends Omit<GuestOptions, 'name' | 'network'> {
 }
 
 /** Addresses of eth0 of the first and the second guest. */
-export const pairAddresses = [
+const pairAddresses = [
   ['10.78.0.1/24', 'fd78::1/64'],
   ['10.78.0.2/24', 'fd78::2/64'],
 ] as const;

@@ -4,14 +4,14 @@ import assert from 'node:assert/strict';
 import { duplexPair } from 'node:stream';
 import { test } from 'node:test';
 import { MillraceError, UsageError } from '../../errors.ts';
+import { AgentClient } from './agent-client.ts';
 import { encodeFrame, type Frame, FrameDecoder, type FrameType, protocolVersion } from './frames.ts';
-import { AgentSession } from './session.ts';
 
 type Answer = (type: FrameType, id: number, payload?: Uint8Array | string) => void;
 
 /** A session whose agent answers each frame by `react`. */
 function sessionWith(react: (frame: Frame, answer: Answer) => void): {
-  readonly session: AgentSession;
+  readonly session: AgentClient;
   readonly answer: Answer;
   readonly send: (bytes: Uint8Array) => void;
 } {
@@ -21,13 +21,13 @@ function sessionWith(react: (frame: Frame, answer: Answer) => void): {
   theirs.on('data', (chunk: Buffer) => {
     for (const frame of decoder.push(chunk)) react(frame, answer);
   });
-  return { session: new AgentSession(ours, 'test'), answer, send: (bytes) => void theirs.write(bytes) };
+  return { session: new AgentClient(ours, 'test'), answer, send: (bytes) => void theirs.write(bytes) };
 }
 
 const exitText = (code: number | null, signal: string | null = null, error: string | null = null): string =>
   JSON.stringify({ code, signal, error });
 
-const wrongUses: readonly (readonly [string, Parameters<AgentSession['run']>])[] = [
+const wrongUses: readonly (readonly [string, Parameters<AgentClient['run']>])[] = [
   ['no words', [[]]],
   ['an empty word first', [['']]],
   ['a zero byte in a word', [['a\0b']]],

@@ -13,7 +13,7 @@ import {
   type ReadyMessage,
 } from './frames.ts';
 
-export type OutputName = 'stdout' | 'stderr';
+type OutputName = 'stdout' | 'stderr';
 
 export interface RunOptions {
   /** Ends the command, with everything it started, and the run with an error. */
@@ -57,7 +57,7 @@ const maxCapturedBytes = 64 * 1024 * 1024;
 const killTimeoutMs = 20_000;
 const shownLines = 20;
 
-export class AgentSession {
+export class AgentClient {
   readonly ready: Promise<ReadyMessage>;
   readonly #stream: Duplex;
   readonly #guestName: string;
