@@ -3,7 +3,7 @@
 import { formatIpEndpoint, type IpEndpoint } from '../steering/index.ts';
 
 /** The steering. */
-export interface AnnouncementSink {
+interface AnnouncementSink {
   announce(endpoint: IpEndpoint, peer: number): void;
   withdraw(endpoint: IpEndpoint): void;
 }

@@ -253,7 +253,7 @@ describe('the API client', () => {
     }
   });
 
-  test('stops when its caller does', async () => {
+  test('stops when it is aborted', async () => {
     await using world = await serve({ status: () => new Promise<never>(() => {}) });
     const asked = world.client.status({ signal: AbortSignal.abort() });
     await assert.rejects(asked, { name: 'AbortError' });

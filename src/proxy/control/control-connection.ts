@@ -11,13 +11,13 @@ import type { HeartbeatSpec, PeerHello } from './control-spec.ts';
 import type { Handshake } from './handshake.ts';
 
 /** More than this waits to be sent: the peer does not read. */
-export const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
+const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
 
 /**
  * `lost`: closed, broken or silent. `left`: one side said bye. `refused`: the other side says that we broke the
  * protocol. `misbehaved`: it did.
  */
-export type EndKind = 'lost' | 'left' | 'refused' | 'misbehaved';
+type EndKind = 'lost' | 'left' | 'refused' | 'misbehaved';
 
 export interface ConnectionEnd {
   readonly kind: EndKind;

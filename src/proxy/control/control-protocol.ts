@@ -30,9 +30,9 @@ import { isNodeName } from '../../text/index.ts';
 import type { PeerHello } from './control-spec.ts';
 
 export const MAX_ENDPOINTS_PER_LINE = 1000;
-export const MAX_LANES = 64;
+const MAX_LANES = 64;
 /** Links are numbered from 0. */
-export const MAX_LINKS = 64;
+const MAX_LINKS = 64;
 export const MAX_LINK_BODY_BYTES = 16 * 1024;
 const MAX_LINK_BODY_DEPTH = 16;
 

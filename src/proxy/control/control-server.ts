@@ -26,7 +26,7 @@ export interface Incoming {
   readonly guest: Guest;
 }
 
-export interface ControlServerOptions {
+interface ControlServerOptions {
   readonly listen: readonly ControlAddress[];
   readonly security: ControlSecurity;
   readonly onIncoming: (incoming: Incoming) => void;

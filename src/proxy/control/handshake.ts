@@ -10,7 +10,7 @@ export function makeNonce(): string {
   return randomBytes(16).toString('hex');
 }
 
-export interface HandshakeOptions {
+interface HandshakeOptions {
   /** The hello of this side. */
   readonly hello: PeerHello;
   readonly isDialer: boolean;
