@@ -1,4 +1,5 @@
-// `millrace backend`: lends this host's RDMA devices to guests, in the foreground, until it is stopped.
+// `millrace backend`: lends this host's RDMA devices to guests, in the foreground, until it is
+// stopped.
 
 import { dirname } from 'node:path';
 import { InvalidArgumentError, Option } from 'commander';

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// The executable. It parses on old Nodes too, so that they get a sentence instead of a syntax error.
+// The executable. It parses on old Nodes too, so that they get a sentence instead of a syntax
+// error.
 
 const major = Number(process.versions.node.split('.')[0]);
 if (major < 24) {

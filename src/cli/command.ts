@@ -1,4 +1,5 @@
-// The type of a command: it adds itself to commander, and its action resolves to an exit code (or that of a program it ran).
+// The type of a command: it adds itself to commander, and its action resolves to an exit code (or
+// that of a program it ran).
 
 import type { Command } from 'commander';
 import type { World } from './world.ts';

@@ -1,4 +1,5 @@
-// `millrace config`: checks a config file, shows it with all defaults, and prints the schema for editors.
+// `millrace config`: checks a config file, shows it with all defaults, and prints the schema for
+// editors.
 
 import { stringify } from 'yaml';
 import { ConfigError, configJsonSchema, type LoadedConfig, loadConfig, shownConfig } from '../config/index.ts';

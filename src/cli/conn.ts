@@ -1,4 +1,5 @@
-// `millrace conn`: lists the connections that a daemon carries, and those that it does not with the reason, as ss(8) does.
+// `millrace conn`: lists the connections that a daemon carries, and those that it does not with the
+// reason, as ss(8) does.
 
 import { Option } from 'commander';
 import { UsageError } from '../errors.ts';

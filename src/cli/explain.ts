@@ -1,4 +1,5 @@
-// `millrace explain`: says why a connection is or is not carried. `millrace reload`: lets a daemon read its config again.
+// `millrace explain`: says why a connection is or is not carried. `millrace reload`: lets a daemon
+// read its config again.
 
 import { printable } from '../text/index.ts';
 import type { AddCommand } from './command.ts';

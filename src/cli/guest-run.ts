@@ -1,4 +1,5 @@
-// `millrace guest run`: runs a command in a virtual machine that uses the RDMA devices of this host through a backend.
+// `millrace guest run`: runs a command in a virtual machine that uses the RDMA devices of this host
+// through a backend.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,5 @@
-// `millrace lab vm`: runs a command in a virtual machine with a kernel of its own, and ends with its exit status.
+// `millrace lab vm`: runs a command in a virtual machine with a kernel of its own, and ends with
+// its exit status.
 
 import { resolve } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';

@@ -1,4 +1,5 @@
-// Runs the command line in the real world: the streams, environment, clock and signals of this process.
+// Runs the command line in the real world: the streams, environment, clock and signals of this
+// process.
 
 import { type CommandSource, commands as shipped } from './commands.ts';
 import { exitCode } from './exit-code.ts';
@@ -7,7 +8,10 @@ import { run } from './run.ts';
 /** Error codes of a write to a closed pipe or a lost terminal. */
 const readerGone = new Set(['EPIPE', 'EIO']);
 
-/** The first signal asks the command to unwind; a second one of the same kind ends the process as usual. */
+/**
+ * The first signal asks the command to unwind; a second one of the same kind ends the process as
+ * usual.
+ */
 function abortOnSignals(controller: AbortController, isDaemon: boolean): void {
   // A daemon takes SIGHUP as a request to read its config again.
   for (const name of ['SIGINT', 'SIGTERM', ...(isDaemon ? [] : (['SIGHUP'] as const))] as const) {
@@ -15,7 +19,10 @@ function abortOnSignals(controller: AbortController, isDaemon: boolean): void {
   }
 }
 
-/** Node ignores SIGPIPE: without this, the next write would end the process before it has cleaned up. */
+/**
+ * Node ignores SIGPIPE: without this, the next write would end the process before it has cleaned
+ * up.
+ */
 function onReaderGone(stream: NodeJS.WriteStream, then: () => void): void {
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (!readerGone.has(error.code ?? '')) throw error;

@@ -15,7 +15,10 @@ export function painter(stream: OutputStream, env: World['env']): Paint {
 
 type Align = 'left' | 'right';
 
-/** Columns as wide as their widest cell. Cells are padded before they are painted, because colour codes have no width. */
+/**
+ * Columns as wide as their widest cell. Cells are padded before they are painted, because colour
+ * codes have no width.
+ */
 export function table(
   header: readonly string[],
   rows: readonly (readonly string[])[],

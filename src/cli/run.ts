@@ -1,4 +1,5 @@
-// The command line as a function: arguments and a world in, an exit code out. Never calls process.exit.
+// The command line as a function: arguments and a world in, an exit code out. Never calls
+// process.exit.
 
 import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../system/index.ts';
@@ -8,7 +9,10 @@ import { exitCode, exitCodeOf } from './exit-code.ts';
 import { painter } from './paint.ts';
 import type { World } from './world.ts';
 
-/** Loads only the command that is used, which is several times faster; help and misspelt commands load all. */
+/**
+ * Loads only the command that is used, which is several times faster; help and misspelt commands
+ * load all.
+ */
 async function load(name: string | undefined, commands: readonly CommandSource[]): Promise<readonly AddCommand[]> {
   const wanted = commands.filter(({ names }) => names.some((each) => each === name));
   return Promise.all((wanted.length === 0 ? commands : wanted).map((source) => source.load()));
@@ -41,7 +45,8 @@ export async function run(
     await program.parseAsync([...args], { from: 'user' });
     return code;
   } catch (error) {
-    // --help and --version also arrive here, with exit code 0; commander has printed everything already.
+    // --help and --version also arrive here, with exit code 0; commander has printed everything
+    // already.
     if (error instanceof CommanderError) return error.exitCode === 0 ? exitCode.ok : exitCode.usage;
     if (world.signal.aborted && isAbort(error)) return exitCode.interrupted;
     reportError(error, world);

@@ -41,7 +41,10 @@ export class Screen implements Disposable {
     }
   }
 
-  /** Lines that do not fit are left out, because scrolling would smear the picture. The terminal cuts long lines. */
+  /**
+   * Lines that do not fit are left out, because scrolling would smear the picture. The terminal
+   * cuts long lines.
+   */
   draw(lines: readonly string[]): void {
     const { rows = 0 } = this.#output;
     const shown = lines.slice(0, (rows > 1 ? rows : DEFAULT_ROWS) - 1);

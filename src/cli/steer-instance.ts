@@ -19,7 +19,10 @@ export function instanceToShow(pinned: readonly PinnedInstance[]): string {
   return (others.length === 0 ? first : (served[0] ?? first)).name;
 }
 
-/** For `steer down`: the only instance that no daemon serves. A daemon takes its own away when it stops. */
+/**
+ * For `steer down`: the only instance that no daemon serves. A daemon takes its own away when it
+ * stops.
+ */
 export function instanceToRemove(pinned: readonly PinnedInstance[]): string {
   const idle = pinned.filter(({ daemon }) => daemon !== 'alive');
   const [first, ...others] = idle;

@@ -1,4 +1,5 @@
-// Rates between two samples of a daemon: what moved per second on each peer, link, lane and connection.
+// Rates between two samples of a daemon: what moved per second on each peer, link, lane and
+// connection.
 
 import type { ConnectionStatus, DaemonStatus, LinkStatus } from '../status/index.ts';
 
@@ -47,7 +48,10 @@ export interface TopFigures {
   readonly connections: readonly ConnectionFigures[];
 }
 
-/** A counter that is new, or smaller than before because of a restart, is taken to have started from 0. */
+/**
+ * A counter that is new, or smaller than before because of a restart, is taken to have started from
+ * 0.
+ */
 export function figuresOf(before: Sample, now: Sample): TopFigures {
   const seconds = Math.max((now.atMs - before.atMs) / 1000, 1e-3);
   const perSecond = (value: number, earlier = 0): number => (value < earlier ? value : value - earlier) / seconds;

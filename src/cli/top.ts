@@ -1,4 +1,5 @@
-// `millrace top`: shows the current rates of a daemon, refreshed in place on a terminal and as plain blocks elsewhere.
+// `millrace top`: shows the current rates of a daemon, refreshed in place on a terminal and as
+// plain blocks elsewhere.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';

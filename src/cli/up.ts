@@ -36,7 +36,8 @@ async function up(options: Options, world: World): Promise<ExitCode> {
   const { config } = await loadConfig(options.config, world.env);
   using logs = new Logs(logsOptions(config));
   const { socket, http } = config.api;
-  // First: a second daemon of the same instance then fails on this socket, not on a port that is in use.
+  // First: a second daemon of the same instance then fails on this socket, not on a port that is in
+  // use.
   const source = new LateSource(config);
   await using server = await startServer({ source, socketPath: socket, ...(http !== false && { http }) });
   await using daemon = await ProxyDaemon.start({

@@ -46,7 +46,10 @@ function defaultSocket(instance: string, env: Environment = process.env): string
   return join(resolve(runFolder(env)), `${instance}.sock`);
 }
 
-/** Fills in what depends on the machine, the environment or other keys. Files are relative to the config's folder. */
+/**
+ * Fills in what depends on the machine, the environment or other keys. Files are relative to the
+ * config's folder.
+ */
 export function completeConfig(parsed: ParsedConfig, source: string, env: Environment = process.env): Config {
   const { node = hostname(), peers, tls, etcd, lanes, api, device, listen, devices, ...rest } = parsed;
   const folder = dirname(resolve(source));

@@ -1,4 +1,5 @@
-// Checks between keys of a config. Each names the keys that it reads, and is skipped when one of them is invalid by itself.
+// Checks between keys of a config. Each names the keys that it reads, and is skipped when one of
+// them is invalid by itself.
 
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';

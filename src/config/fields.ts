@@ -101,7 +101,10 @@ function placed(error: string, defaultPort?: number) {
   });
 }
 
-/** One rule as `millrace steer` takes it. It stays text: it is parsed again where cgroups are looked up. */
+/**
+ * One rule as `millrace steer` takes it. It stays text: it is parsed again where cgroups are looked
+ * up.
+ */
 export const rule = () =>
   z.string({ error: "a rule, as 'connect to 10.0.0.0/8'" }).superRefine((line, context) => {
     try {
@@ -112,7 +115,9 @@ export const rule = () =>
     }
   });
 
-/** Names that start with `soft` are soft devices; others, such as mlx5_0, are libibverbs devices. */
+/**
+ * Names that start with `soft` are soft devices; others, such as mlx5_0, are libibverbs devices.
+ */
 export const deviceName = () =>
   z.string({ error: `${softDevices.join(', ')} or the name of a device` }).superRefine((name, context) => {
     const isSoft = name.startsWith('soft');

@@ -1,4 +1,5 @@
-// The JSON schema of the config file, for editors and other programs, made from the schema that checks it.
+// The JSON schema of the config file, for editors and other programs, made from the schema that
+// checks it.
 
 import { z } from 'zod';
 import type { Path } from './config-error.ts';

@@ -19,7 +19,8 @@ async function readText(path: string): Promise<string> {
   let bytes: Buffer;
   try {
     await using file = await open(path);
-    // Reading one byte more than allowed shows that the file is too large, even if it is an endless device.
+    // Reading one byte more than allowed shows that the file is too large, even if it is an endless
+    // device.
     const room = Buffer.alloc(MAX_CONFIG_BYTES + 1);
     let length = 0;
     for (;;) {

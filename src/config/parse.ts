@@ -93,7 +93,10 @@ function isContainer(value: unknown): value is Record<string | number, unknown> 
   return typeof value === 'object' && value !== null;
 }
 
-/** A copy without the invalid values. A list with an invalid item, or a mapping without a required key, is removed whole. */
+/**
+ * A copy without the invalid values. A list with an invalid item, or a mapping without a required
+ * key, is removed whole.
+ */
 function without(value: unknown, issues: readonly Issue[]): unknown {
   const copy: unknown = structuredClone(value);
   for (const issue of issues) {

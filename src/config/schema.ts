@@ -1,4 +1,5 @@
-// The zod schema of the config file: each key with its type, limits, default and a description for the JSON schema.
+// The zod schema of the config file: each key with its type, limits, default and a description for
+// the JSON schema.
 
 import { z } from 'zod';
 import * as field from './fields.ts';

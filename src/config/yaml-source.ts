@@ -71,7 +71,10 @@ export class YamlSource {
     return [...told.values()];
   }
 
-  /** The place of the value; of the key when there is no value; of the parent when the key is missing. */
+  /**
+   * The place of the value; of the key when there is no value; of the parent when the key is
+   * missing.
+   */
   #place({ path, isKey }: Problem): { readonly line: number; readonly column: number } {
     let node: unknown = this.#document.contents;
     let offset = offsetOf(node) ?? 0;

@@ -10,7 +10,9 @@ export interface DirectoryPeer {
 export type PeersListener = (peers: readonly DirectoryPeer[]) => void;
 
 export interface PeerDirectory extends AsyncDisposable {
-  /** Calls the listener with all peers whenever they change; not with those that are known already. */
+  /**
+   * Calls the listener with all peers whenever they change; not with those that are known already.
+   */
   onChange(listener: PeersListener): void;
   /** By name, without this node. */
   readonly peers: readonly DirectoryPeer[];

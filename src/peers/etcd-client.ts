@@ -56,7 +56,10 @@ export class EtcdClient {
     await this.#call('lease/revoke', { ID: lease });
   }
 
-  /** Null when the value was put; otherwise the entry that is there, or undefined when there is none. */
+  /**
+   * Null when the value was put; otherwise the entry that is there, or undefined when there is
+   * none.
+   */
   async putIf(
     key: string,
     value: string,
@@ -86,7 +89,10 @@ export class EtcdClient {
     return { entries: list(answer.kvs).map(entryOf), revision: int64(fields(answer.header).revision) };
   }
 
-  /** Changes after a revision, in groups as they happened. The first group is empty: etcd has started to watch. */
+  /**
+   * Changes after a revision, in groups as they happened. The first group is empty: etcd has
+   * started to watch.
+   */
   async *watch(prefix: string, afterRevision: string, signal: AbortSignal): AsyncGenerator<readonly EtcdEvent[]> {
     const start = String(BigInt(afterRevision) + 1n);
     const body = { create_request: { ...rangeOf(prefix), start_revision: start } };

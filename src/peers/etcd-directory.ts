@@ -1,4 +1,5 @@
-// Peers from etcd: registers this node and follows the others. While etcd cannot be reached, the last known ones stay.
+// Peers from etcd: registers this node and follows the others. While etcd cannot be reached, the
+// last known ones stay.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { UsageError } from '../errors.ts';
@@ -19,7 +20,10 @@ export interface EtcdDirectoryOptions {
   readonly username?: string;
   readonly password?: string;
   readonly tls?: EtcdTls;
-  /** Peers that an earlier directory knew: they stay until etcd was reached, and then for the grace time. */
+  /**
+   * Peers that an earlier directory knew: they stay until etcd was reached, and then for the grace
+   * time.
+   */
   readonly known?: readonly DirectoryPeer[];
   /** Called with a line for the log, once for each new problem. */
   readonly onError?: (message: string) => void;
@@ -94,7 +98,10 @@ export class EtcdDirectory implements PeerDirectory {
     return this.#closing;
   }
 
-  /** Stops, and leaves this node's entry to a successor at the same address; without one, the lease expires. */
+  /**
+   * Stops, and leaves this node's entry to a successor at the same address; without one, the lease
+   * expires.
+   */
   abandon(): Promise<void> {
     this.#closing ??= this.#close(false);
     return this.#closing;

@@ -1,4 +1,5 @@
-// This node's entry in etcd: bound to a lease, made again when it is lost, never taken from another node.
+// This node's entry in etcd: bound to a lease, made again when it is lost, never taken from another
+// node.
 
 import type { EtcdClient, EtcdEntry } from './etcd-client.ts';
 import { decodeNodeEntry, encodeNodeValue, type NodePlace, nodesPrefix } from './node-entry.ts';
@@ -33,7 +34,10 @@ export class EtcdRegistration {
     return !isDelete && lease === this.#lease;
   }
 
-  /** Makes the lease and the entry where they are missing. A conflict is not an error: see `conflict`. */
+  /**
+   * Makes the lease and the entry where they are missing. A conflict is not an error: see
+   * `conflict`.
+   */
   async renew(client: EtcdClient): Promise<void> {
     const before = this.#busy;
     const mine = before.then(() => this.#renew(client));
@@ -83,7 +87,10 @@ export class EtcdRegistration {
     return (await client.putIf(this.#key, this.#value, this.#lease, { modRevision })) === null;
   }
 
-  /** An entry of this daemon, or at first of its predecessor at the same address. Later, an equal entry is a second daemon's. */
+  /**
+   * An entry of this daemon, or at first of its predecessor at the same address. Later, an equal
+   * entry is a second daemon's.
+   */
   #mayTakeOver({ lease, value }: EtcdEntry): boolean {
     return lease === this.#lease || (!this.#wasRegistered && value.toString() === this.#value);
   }

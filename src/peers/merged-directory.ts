@@ -1,4 +1,5 @@
-// Several directories as one. Of two peers with the same name the config's is used, then that of the earlier directory.
+// Several directories as one. Of two peers with the same name the config's is used, then that of
+// the earlier directory.
 
 import { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } from './directory.ts';
 

@@ -1,4 +1,5 @@
-// The entry of a node in etcd: PREFIX/nodes/NAME holds {"v":1,"host":…,"port":…}. It is checked, because anybody may have written it.
+// The entry of a node in etcd: PREFIX/nodes/NAME holds {"v":1,"host":…,"port":…}. It is checked,
+// because anybody may have written it.
 
 import { UsageError } from '../errors.ts';
 import { isHost, isNodeName, isPort } from '../text/index.ts';
@@ -23,7 +24,10 @@ export function encodeNodeValue({ host, port }: NodePlace): string {
   return JSON.stringify({ v: ENTRY_VERSION, host, port });
 }
 
-/** Throws a UsageError that says what is wrong with it. Unknown fields are ignored: later versions may add some. */
+/**
+ * Throws a UsageError that says what is wrong with it. Unknown fields are ignored: later versions
+ * may add some.
+ */
 export function decodeNodeEntry(name: string, value: Uint8Array): DirectoryPeer {
   if (!isNodeName(name)) throw new UsageError('its key is not a node name');
   if (value.length > MAX_VALUE_BYTES) throw new UsageError(`its value has more than ${MAX_VALUE_BYTES} bytes`);

@@ -1,4 +1,5 @@
-// The nodes in etcd. Invalid entries are reported once; nodes that vanish together with etcd's data stay for a grace time.
+// The nodes in etcd. Invalid entries are reported once; nodes that vanish together with etcd's data
+// stay for a grace time.
 
 import { printable } from '../text/index.ts';
 import type { DirectoryPeer } from './directory.ts';
@@ -30,7 +31,10 @@ export class NodeTable {
     this.#onError = onError;
   }
 
-  /** Adds peers of an earlier directory: one that is missing in the first list stays for the grace time. */
+  /**
+   * Adds peers of an earlier directory: one that is missing in the first list stays for the grace
+   * time.
+   */
   remember(peers: Iterable<DirectoryPeer>): void {
     for (const peer of peers) if (peer.name !== this.#self) this.#peers.set(peer.name, peer);
   }
@@ -44,7 +48,10 @@ export class NodeTable {
     return Math.min(...this.#fading.values());
   }
 
-  /** Takes a whole list. A node that is missing has not left in order, so it stays for the grace time. */
+  /**
+   * Takes a whole list. A node that is missing has not left in order, so it stays for the grace
+   * time.
+   */
   replace(entries: readonly RawEntry[], nowMs: number): void {
     const there = new Set(entries.map(({ name }) => name));
     for (const name of this.#bad.keys()) if (!there.has(name)) this.#bad.delete(name);

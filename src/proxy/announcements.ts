@@ -1,4 +1,5 @@
-// What the kernel is told of listeners on other hosts: an endpoint is announced while at least one ready peer has it.
+// What the kernel is told of listeners on other hosts: an endpoint is announced while at least one
+// ready peer has it.
 
 import { formatIpEndpoint, type IpEndpoint } from '../steering/index.ts';
 

@@ -1,14 +1,18 @@
-// Raises the largest TCP segment between programs and the daemon from 64 KiB to 512 KiB while the daemon runs.
+// Raises the largest TCP segment between programs and the daemon from 64 KiB to 512 KiB while the
+// daemon runs.
 //
-// These segments cross the loopback device of this host, which could take larger ones; only its limits (gso_max_size
-// and gso_ipv4_max_size) say 64 KiB. A connection uses the limit of the moment when it is made.
+// These segments cross the loopback device of this host, which could take larger ones; only its
+// limits (gso_max_size and gso_ipv4_max_size) say 64 KiB. A connection uses the limit of the moment
+// when it is made.
 
 import { type LinkNumber, readLink, writeLink } from '../native/index.ts';
 
 /** The index of the loopback device in every network namespace. */
 const LOOPBACK = 1;
 const USUAL_BYTES = 65_536;
-/** The kernel allows 524,280. This unusual number marks a limit that a killed daemon left behind. */
+/**
+ * The kernel allows 524,280. This unusual number marks a limit that a killed daemon left behind.
+ */
 export const BIG_BYTES = 524_272;
 
 export class BigSegments implements Disposable {

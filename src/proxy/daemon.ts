@@ -1,4 +1,5 @@
-// The daemon: steering in the kernel, lanes that carry, a control plane for its peers, and what people want to know of it.
+// The daemon: steering in the kernel, lanes that carry, a control plane for its peers, and what
+// people want to know of it.
 
 import type { Config } from '../config/index.ts';
 import { changedKeys } from '../config/index.ts';
@@ -49,7 +50,10 @@ interface DaemonParts {
 
 const DRAIN_POLL_MS = 50;
 const SUBSCRIBERS_POLL_MS = 500;
-/** When this variable is 1, requests on the control socket may break links, for tests and demonstrations. */
+/**
+ * When this variable is 1, requests on the control socket may break links, for tests and
+ * demonstrations.
+ */
 const ALLOW_BREAK_VARIABLE = 'MILLRACE_ALLOW_BREAK';
 
 export class ProxyDaemon implements AsyncDisposable {
@@ -72,7 +76,8 @@ export class ProxyDaemon implements AsyncDisposable {
     const parts = await makeParts(config, security, listen, undo);
     connectParts(parts, undo);
     parts.etcd.use(etcdSpec);
-    // Last: a daemon that cannot start must not lower the limit that another daemon of this host has raised.
+    // Last: a daemon that cannot start must not lower the limit that another daemon of this host
+    // has raised.
     if (config.bigSegments) undo.use(raiseSegments());
     parts.steering.serve(serviceOf(listen));
     const daemon = new ProxyDaemon(options, parts, undo.move());
@@ -106,8 +111,8 @@ export class ProxyDaemon implements AsyncDisposable {
   }
 
   /**
-   * Takes over what can be changed while the daemon runs; the answer says what, and what needs a restart. Throws and changes
-   * nothing when the config is wrong.
+   * Takes over what can be changed while the daemon runs; the answer says what, and what needs a
+   * restart. Throws and changes nothing when the config is wrong.
    */
   async reload(): Promise<readonly string[]> {
     const read = this.#options.reload;
@@ -137,7 +142,10 @@ export class ProxyDaemon implements AsyncDisposable {
     return lines;
   }
 
-  /** New connections go by plain TCP; carried ones may end by themselves for `drainSeconds`, or until the signal. */
+  /**
+   * New connections go by plain TCP; carried ones may end by themselves for `drainSeconds`, or
+   * until the signal.
+   */
   async drain(signal?: AbortSignal): Promise<void> {
     const { node, instance, drainSeconds } = this.#config;
     const { readiness, steering, control, lanes } = this.#parts;

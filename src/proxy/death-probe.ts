@@ -1,13 +1,16 @@
-// Tells a daemon that has died from one that cannot be reached: a dead one's host refuses connections to its port.
+// Tells a daemon that has died from one that cannot be reached: a dead one's host refuses
+// connections to its port.
 //
-// The daemon with the greater name does not dial, so without this probe it would learn of the death only after the whole
-// of `recoverySeconds`.
+// The daemon with the greater name does not dial, so without this probe it would learn of the death
+// only after the whole of `recoverySeconds`.
 
 import { connect } from 'node:net';
 import type { ControlPeer } from './control/index.ts';
 
 const INTERVAL_MS = 200;
-/** One refusal could come from a daemon that is being replaced; its successor connects and says so. */
+/**
+ * One refusal could come from a daemon that is being replaced; its successor connects and says so.
+ */
 const REFUSALS = 2;
 
 export class DeathProbe {

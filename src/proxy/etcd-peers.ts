@@ -1,4 +1,5 @@
-// The peers from the etcd that the config names, if any; a reload may replace it while the daemon runs.
+// The peers from the etcd that the config names, if any; a reload may replace it while the daemon
+// runs.
 
 import { readFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
@@ -50,8 +51,9 @@ export class EtcdPeers implements PeerDirectory {
   }
 
   /**
-   * Uses this etcd from now on, or none. False when it is the same as before. Known peers stay until the new one has
-   * answered and for the time of a lease after that, so that nodes need not change over at the same moment.
+   * Uses this etcd from now on, or none. False when it is the same as before. Known peers stay
+   * until the new one has answered and for the time of a lease after that, so that nodes need not
+   * change over at the same moment.
    */
   use(spec: EtcdSpec | undefined): boolean {
     if (isDeepStrictEqual(spec, this.#spec)) return false;

@@ -1,4 +1,5 @@
-// The proxy: one daemon per host that carries the connections of its programs to its peers over RDMA.
+// The proxy: one daemon per host that carries the connections of its programs to its peers over
+// RDMA.
 
 export { ProxyDaemon } from './daemon.ts';
 export { LateSource } from './late-source.ts';

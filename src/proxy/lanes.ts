@@ -32,7 +32,10 @@ export class Lanes implements AsyncDisposable {
     return this.#failure.promise;
   }
 
-  /** What lanes say from now on. They say nothing of their own accord before they are told of a peer. */
+  /**
+   * What lanes say from now on. They say nothing of their own accord before they are told of a
+   * peer.
+   */
   onMessage(listener: (message: FromLane) => void): void {
     this.#onMessage = listener;
   }

@@ -1,4 +1,5 @@
-// The source of the API while the daemon starts: it answers that the daemon is starting, then hands on to the daemon.
+// The source of the API while the daemon starts: it answers that the daemon is starting, then hands
+// on to the daemon.
 
 import type { Config } from '../config/index.ts';
 import { MillraceError } from '../errors.ts';

@@ -15,8 +15,9 @@ export interface PeerLink {
 }
 
 /**
- * `waiting`, `down`: as the control connection. `linking`: it is up, and links are not yet. `recovering`: a link lost its
- * transport. `ready`: everything is up. Only the listeners of a ready peer are announced to the kernel.
+ * `waiting`, `down`: as the control connection. `linking`: it is up, and links are not yet.
+ * `recovering`: a link lost its transport. `ready`: everything is up. Only the listeners of a ready
+ * peer are announced to the kernel.
  */
 export type PeerPhase =
   | { readonly kind: 'waiting' | 'down' | 'linking' | 'recovering'; readonly reason: string }

@@ -1,4 +1,5 @@
-// The peers of a daemon, by name: follows the directory, and checks that each announces listeners of its own host only.
+// The peers of a daemon, by name: follows the directory, and checks that each announces listeners
+// of its own host only.
 
 import { formatIpEndpoint, type IpEndpoint, ownAddresses } from '../steering/index.ts';
 import { type ControlPeer, isDialerOf } from './control/index.ts';
@@ -40,7 +41,10 @@ export class PeerTable implements Disposable {
     }
   }
 
-  /** Listeners that a peer announced or withdrew. An address that is another peer's or this host's own is not believed. */
+  /**
+   * Listeners that a peer announced or withdrew. An address that is another peer's or this host's
+   * own is not believed.
+   */
   listenersChanged(name: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void {
     const foreign = new Set(ownAddresses());
     for (const peer of this.#peers.values()) if (peer.name !== name) foreign.add(peer.host);

@@ -1,4 +1,5 @@
-// Peers: their state follows from control connection and links, and only a ready one's listeners are announced.
+// Peers: their state follows from control connection and links, and only a ready one's listeners
+// are announced.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

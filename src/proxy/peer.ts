@@ -1,5 +1,6 @@
-// A peer: its address, control connection, links and listeners, and the state that follows from them. Its listeners are
-// announced to the kernel only while it is ready to carry and all lanes have been told where they are.
+// A peer: its address, control connection, links and listeners, and the state that follows from
+// them. Its listeners are announced to the kernel only while it is ready to carry and all lanes
+// have been told where they are.
 
 import type { ToLane } from '../lane/index.ts';
 import type { LinkStatus, PeerStatus } from '../status/index.ts';
@@ -72,7 +73,10 @@ export class Peer implements Disposable {
     this.#place = place;
   }
 
-  /** `links`: what the lanes say of its links. `isSecure`: whether a control connection would use TLS. */
+  /**
+   * `links`: what the lanes say of its links. `isSecure`: whether a control connection would use
+   * TLS.
+   */
   status(links: readonly LinkStatus[], isSecure: boolean): PeerStatus {
     const { kind, reason } = this.#phase;
     return {

@@ -1,4 +1,5 @@
-// Keeps the last connections that were not carried, with the reason, for `millrace conn`, and publishes an event for each.
+// Keeps the last connections that were not carried, with the reason, for `millrace conn`, and
+// publishes an event for each.
 
 import type { ConnectionStatus } from '../status/index.ts';
 import { isConnectionHeard, publishConnection } from '../status/index.ts';

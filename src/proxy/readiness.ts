@@ -1,4 +1,5 @@
-// How far a daemon is, and whether it is ready: publishes when a daemon that was ready is not any more, and when it is again.
+// How far a daemon is, and whether it is ready: publishes when a daemon that was ready is not any
+// more, and when it is again.
 
 import type { PeerDirectory } from '../peers/index.ts';
 import { type DaemonStatus, publishDaemon } from '../status/index.ts';

@@ -1,4 +1,5 @@
-// The daemon's events for one HTTP client: server-sent events, bounded in memory, connection events sampled.
+// The daemon's events for one HTTP client: server-sent events, bounded in memory, connection events
+// sampled.
 
 import type { DaemonEvents, EventKind } from '../status/index.ts';
 import { eventKindNames, subscribe } from '../status/index.ts';

@@ -7,7 +7,10 @@ import { isHostAllowed } from './host-check.ts';
 /** No request needs a body; some clients send one. */
 const MAX_BODY_BYTES = 4096;
 
-/** `tcpHost`: the host that the TCP listener is on; absent on the unix socket, where the file's mode decides who may ask. */
+/**
+ * `tcpHost`: the host that the TCP listener is on; absent on the unix socket, where the file's mode
+ * decides who may ask.
+ */
 export function guardedApp(tcpHost: string | undefined): Hono {
   const app = new Hono();
   app.onError((error, context) => answerError(context, error));

@@ -1,4 +1,5 @@
-// Checks the Host header of requests over TCP: a web page whose name resolves to 127.0.0.1 sends its own name (DNS rebinding).
+// Checks the Host header of requests over TCP: a web page whose name resolves to 127.0.0.1 sends
+// its own name (DNS rebinding).
 
 import { isIP } from 'node:net';
 
@@ -8,7 +9,8 @@ export function isHostAllowed(header: string | undefined, configured: string): b
   if (host === null) return false;
   if (host === 'localhost' || host === 'localhost.' || isLoopback(host)) return true;
   if (host === configured.toLowerCase()) return true;
-  // A server on all addresses accepts each address. Others can make a name point here, but not an address.
+  // A server on all addresses accepts each address. Others can make a name point here, but not an
+  // address.
   return (configured === '0.0.0.0' || configured === '::') && isIP(host) !== 0;
 }
 

@@ -17,7 +17,10 @@ interface RoutesOptions {
   readonly timeoutMs: number;
   /** Shared by all listeners of the API; closed with the server. */
   readonly streams: Set<EventStream>;
-  /** The host that the TCP listener is on; absent on the unix socket, where the file's mode decides who may ask. */
+  /**
+   * The host that the TCP listener is on; absent on the unix socket, where the file's mode decides
+   * who may ask.
+   */
   readonly tcpHost?: string;
 }
 

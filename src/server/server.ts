@@ -1,4 +1,5 @@
-// Serves the API of a daemon or a backend on a unix socket and, where configured, on a local TCP address.
+// Serves the API of a daemon or a backend on a unix socket and, where configured, on a local TCP
+// address.
 
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';

@@ -55,7 +55,8 @@ function socketsIn(folder: string): readonly string[] {
       .map(({ name }) => name)
       .sort();
   } catch {
-    // It does not exist or may not be read; connecting to the default socket fails with a better error.
+    // It does not exist or may not be read; connecting to the default socket fails with a better
+    // error.
     return [];
   }
 }

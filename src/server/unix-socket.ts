@@ -1,4 +1,5 @@
-// A unix socket under a well-known name: for its owner only, taken over from a dead process, never from a living one.
+// A unix socket under a well-known name: for its owner only, taken over from a dead process, never
+// from a living one.
 
 import { randomBytes } from 'node:crypto';
 import { chmodSync, linkSync, lstatSync, rmSync } from 'node:fs';
@@ -13,7 +14,8 @@ const MAX_TRIES = 5;
 
 /** Listens. The returned function removes the name again, unless another process has it by then. */
 export async function listenUnix(server: Server, path: string): Promise<() => void> {
-  // The socket is made under a temporary name first, so that it has the right mode and listens when it gets its own.
+  // The socket is made under a temporary name first, so that it has the right mode and listens when
+  // it gets its own.
   const made = join(dirname(path), `.${token()}`);
   const longest = [made, lockOf(path)].find((name) => Buffer.byteLength(name) > MAX_PATH_BYTES);
   if (longest !== undefined) {
@@ -82,10 +84,14 @@ async function publish(made: string, path: string): Promise<void> {
   }
 }
 
-/** Under a lock: otherwise another process could replace the dead socket between the probe and the removal. */
+/**
+ * Under a lock: otherwise another process could replace the dead socket between the probe and the
+ * removal.
+ */
 async function removeDead(made: string, path: string): Promise<void> {
   const lock = lockOf(path);
-  // The lock is a second name of this daemon's socket, so that others can probe whether its holder lives.
+  // The lock is a second name of this daemon's socket, so that others can probe whether its holder
+  // lives.
   if (!tryLink(made, lock)) {
     if ((await probeUnix(lock)) === 'alive') throw alreadyRunning(path);
     rmSync(lock, { force: true });

@@ -10,7 +10,9 @@ export interface ConnectionStatus {
   /** `out`: a program of this host connected. `in`: a program of the peer's host did. */
   readonly direction: 'out' | 'in';
   readonly mode: ConnectionMode;
-  /** `opening`, `open`, `closing`; `-` when it is left to plain TCP, whose state is not followed. */
+  /**
+   * `opening`, `open`, `closing`; `-` when it is left to plain TCP, whose state is not followed.
+   */
   readonly state: string;
   /** Why it is not carried; '' when it is. */
   readonly reason: string;
@@ -117,11 +119,17 @@ export interface DaemonStatus {
 /** Where the API takes its answers from. */
 export interface StatusSource {
   status(): Promise<DaemonStatus>;
-  /** Carried connections, and recent ones that were not carried or took the shortcut, with the reason. */
+  /**
+   * Carried connections, and recent ones that were not carried or took the shortcut, with the
+   * reason.
+   */
   connections(): Promise<readonly ConnectionStatus[]>;
   /** Why this connection is or is not carried: lines for people. */
   explain(which: string): Promise<readonly string[]>;
   reload(): Promise<readonly string[]>;
-  /** Breaks the transports to a peer, to show that they recover. Absent unless MILLRACE_ALLOW_BREAK is 1. */
+  /**
+   * Breaks the transports to a peer, to show that they recover. Absent unless MILLRACE_ALLOW_BREAK
+   * is 1.
+   */
   readonly breakLinks?: ((peer: string) => Promise<readonly string[]>) | undefined;
 }

@@ -1,4 +1,5 @@
-// The events of a daemon: the names and payloads of its diagnostics channels. Logs, /v1/events and programs subscribe.
+// The events of a daemon: the names and payloads of its diagnostics channels. Logs, /v1/events and
+// programs subscribe.
 
 import { type Channel, channel } from 'node:diagnostics_channel';
 import type { ConnectionMode, LinkState, PeerState } from './daemon-status.ts';
@@ -22,7 +23,10 @@ export interface LinkEvent {
 }
 
 export interface ConnectionEvent {
-  /** `refused`: the server refused it, or no peer that announced it could be reached. `plain`: it was left to plain TCP. */
+  /**
+   * `refused`: the server refused it, or no peer that announced it could be reached. `plain`: it
+   * was left to plain TCP.
+   */
   readonly what: 'opened' | 'closed' | 'refused' | 'plain';
   readonly local: string;
   readonly remote: string;
@@ -70,7 +74,9 @@ export type EventKind = keyof DaemonEvents;
 
 export const eventKindNames: readonly EventKind[] = ['peer', 'link', 'connection', 'error', 'daemon'];
 
-/** Channels belong to a thread: a lane hands its events to the main thread, which publishes them. */
+/**
+ * Channels belong to a thread: a lane hands its events to the main thread, which publishes them.
+ */
 const channels: Readonly<Record<EventKind, Channel>> = {
   peer: channel('millrace:peer'),
   link: channel('millrace:link'),
@@ -104,7 +110,9 @@ export function publishDaemon(event: DaemonEvent): void {
   if (channels.daemon.hasSubscribers) channels.daemon.publish(event);
 }
 
-/** Calls `listener` for every event of a kind until it is disposed of. Disposing twice is harmless. */
+/**
+ * Calls `listener` for every event of a kind until it is disposed of. Disposing twice is harmless.
+ */
 export function subscribe<K extends EventKind>(kind: K, listener: (event: DaemonEvents[K]) => void): Disposable {
   // Only the functions above publish on these channels, so the message has the type of its kind.
   const heard = (message: unknown): void => listener(message as DaemonEvents[K]);

@@ -1,4 +1,5 @@
-// The status of a daemon and of a backend as plain data, and the events on their diagnostics channels.
+// The status of a daemon and of a backend as plain data, and the events on their diagnostics
+// channels.
 
 export type { BackendStatus, GuestLimits, GuestReport, GuestStatus, SessionCounts } from './backend-status.ts';
 export type {

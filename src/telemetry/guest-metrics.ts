@@ -1,11 +1,15 @@
-// The metrics of a backend: each is a row that says how it follows from a BackendStatus. docs/metrics.md lists the same rows.
+// The metrics of a backend: each is a row that says how it follows from a BackendStatus.
+// docs/metrics.md lists the same rows.
 
 import type { BackendStatus, GuestStatus } from '../status/index.ts';
 import { counter, exposition, gauge, type MetricSpec, one, type Sample } from './metric-spec.ts';
 
 type Spec = MetricSpec<BackendStatus>;
 
-/** Guests are told apart by their numbers: a name that a guest chose could make new time series without end. */
+/**
+ * Guests are told apart by their numbers: a name that a guest chose could make new time series
+ * without end.
+ */
 function perGuest(value: (guest: GuestStatus) => number): Spec['read'] {
   return ({ guests }) => guests.map((guest): Sample => ({ labels: { guest: String(guest.id) }, value: value(guest) }));
 }

@@ -1,4 +1,5 @@
-// Log lines for people: time, level and message of a JSON line, without the fields that the message says already.
+// Log lines for people: time, level and message of a JSON line, without the fields that the message
+// says already.
 
 import type { DestinationStream } from 'pino';
 import { printable } from '../text/index.ts';

@@ -1,4 +1,5 @@
-// The daemon's log: structured lines on stderr made from its diagnostics channels. JSON for machines, one-liners on a terminal.
+// The daemon's log: structured lines on stderr made from its diagnostics channels. JSON for
+// machines, one-liners on a terminal.
 
 import { isatty } from 'node:tty';
 import { type DestinationStream, type Logger, pino } from 'pino';
@@ -64,7 +65,10 @@ export class Logs implements Disposable {
     this.close();
   }
 
-  /** A subscriber makes the daemon build an event for each connection, so this subscribes only while they are logged. */
+  /**
+   * A subscriber makes the daemon build an event for each connection, so this subscribes only while
+   * they are logged.
+   */
   #followConnections(): void {
     this.#connections?.[Symbol.dispose]();
     const { logger } = this;

@@ -1,4 +1,5 @@
-// What a metric is: a name, its labels, a sentence, and how its samples follow from a status; and the text made of them.
+// What a metric is: a name, its labels, a sentence, and how its samples follow from a status; and
+// the text made of them.
 
 import { Counter, Gauge, prometheusContentType, Registry } from '@prometheus-io/client';
 import type { DaemonStatus } from '../status/index.ts';

@@ -1,4 +1,5 @@
-// The metrics of a daemon: each is a row that says how it follows from a DaemonStatus. docs/metrics.md lists the same rows.
+// The metrics of a daemon: each is a row that says how it follows from a DaemonStatus.
+// docs/metrics.md lists the same rows.
 
 import { type PrometheusContentType, prometheusContentType } from '@prometheus-io/client';
 import type { DaemonStatus } from '../status/index.ts';

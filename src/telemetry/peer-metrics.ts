@@ -4,7 +4,9 @@ import type { LinkStatus, PeerStatus } from '../status/index.ts';
 import { counter, gauge, type Labels, type MetricSpec } from './metric-spec.ts';
 
 const peerStates = ['up', 'connecting', 'recovering', 'down'] as const;
-/** A label takes one of a known set of values, so that nothing a peer says can make new time series. */
+/**
+ * A label takes one of a known set of values, so that nothing a peer says can make new time series.
+ */
 const wires: ReadonlySet<string> = new Set(['shm', 'roce', 'tcp', 'RoCEv2', 'InfiniBand']);
 const US_PER_SECOND = 1e6;
 

@@ -1,4 +1,5 @@
-// One control connection, from the first hello to the last line: whoever dialed, both sides follow the same protocol.
+// One control connection, from the first hello to the last line: whoever dialed, both sides follow
+// the same protocol.
 
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
@@ -14,8 +15,8 @@ import type { Handshake } from './handshake.ts';
 const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
 
 /**
- * `lost`: closed, broken or silent. `left`: one side said bye. `refused`: the other side says that we broke the
- * protocol. `misbehaved`: it did.
+ * `lost`: closed, broken or silent. `left`: one side said bye. `refused`: the other side says that
+ * we broke the protocol. `misbehaved`: it did.
  */
 type EndKind = 'lost' | 'left' | 'refused' | 'misbehaved';
 
@@ -112,7 +113,10 @@ export class ControlConnection {
     return line === undefined ? undefined : controlProtocol.parse(line);
   }
 
-  /** Refuses a peer that breaks the protocol. Used only where a line is read: an error of a handler is not the peer's. */
+  /**
+   * Refuses a peer that breaks the protocol. Used only where a line is read: an error of a handler
+   * is not the peer's.
+   */
   #check<T>(read: () => T): T | undefined {
     try {
       return read();

@@ -1,4 +1,5 @@
-// The control plane of a daemon: keeps one connection with each peer, and hands on what comes over it.
+// The control plane of a daemon: keeps one connection with each peer, and hands on what comes over
+// it.
 
 import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, ProtocolError } from '../../errors.ts';
@@ -74,7 +75,9 @@ export class ControlPlane implements AsyncDisposable {
     return this.#security.kind === 'tls';
   }
 
-  /** The peers from now on: removed ones are told bye, those at another address are dialed there. */
+  /**
+   * The peers from now on: removed ones are told bye, those at another address are dialed there.
+   */
   setPeers(peers: readonly ControlPeer[]): void {
     if (this.#isClosed) throw new MillraceError('MILLRACE_ERR_CLOSED', 'set the peers: the control plane is closed');
     checkPeers(this.#options.name, peers);
@@ -91,7 +94,10 @@ export class ControlPlane implements AsyncDisposable {
     }
   }
 
-  /** What listens on this host now, at addresses that other hosts reach. Peers are told the difference. */
+  /**
+   * What listens on this host now, at addresses that other hosts reach. Peers are told the
+   * difference.
+   */
   setListeners(endpoints: readonly IpEndpoint[]): void {
     const before = this.#listeners;
     const now = new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatIpEndpoint(one), one]));
@@ -195,7 +201,10 @@ export class ControlPlane implements AsyncDisposable {
     guest.expel = (reason) => connection.refuse(reason);
   }
 
-  /** `who`: the other side in errors until it has proven its name. `onFailed`: the connection ended before that. */
+  /**
+   * `who`: the other side in errors until it has proven its name. `onFailed`: the connection ended
+   * before that.
+   */
   #eventsOf(
     who: string,
     entryOf: (name: string) => PeerEntry | undefined,

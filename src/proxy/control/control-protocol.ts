@@ -1,6 +1,7 @@
 // The messages of the control connection between two daemons.
 //
-// The daemon with the smaller name (compared as plain strings) is the dialer; the other is the acceptor.
+// The daemon with the smaller name (compared as plain strings) is the dialer; the other is the
+// acceptor.
 //
 //   dialer:    hello                 who it is
 //   acceptor:  hello with a nonce    the same of itself

@@ -1,4 +1,5 @@
-// The listener for peers: accepts connections, checks that they use TLS exactly if this side does, and hands them on.
+// The listener for peers: accepts connections, checks that they use TLS exactly if this side does,
+// and hands them on.
 
 import type { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';

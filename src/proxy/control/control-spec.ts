@@ -24,7 +24,9 @@ export interface ControlPeer extends ControlAddress {
 
 export interface PeerHello {
   readonly name: string;
-  /** A random number for each start of a daemon: when it changes, the peer has forgotten everything. */
+  /**
+   * A random number for each start of a daemon: when it changes, the peer has forgotten everything.
+   */
   readonly incarnation: string;
   readonly lanes: number;
   /** Wires that the daemon supports, the best first. */
@@ -40,7 +42,9 @@ export interface PeerConnection {
   readonly roundTripMs: number;
   /** False when the connection has ended. Throws a UsageError when the message is too large. */
   sendLink(link: number, body: object): boolean;
-  /** Ends it because of a protocol error of the peer, which is told so and may connect again later. */
+  /**
+   * Ends it because of a protocol error of the peer, which is told so and may connect again later.
+   */
   refuse(reason: string): void;
 }
 

@@ -1,4 +1,5 @@
-// The first lines of a control connection: two hellos, and the dialer's proof that its own is not a recording.
+// The first lines of a control connection: two hellos, and the dialer's proof that its own is not a
+// recording.
 
 import { randomBytes } from 'node:crypto';
 import { ProtocolError } from '../../errors.ts';
@@ -14,7 +15,10 @@ interface HandshakeOptions {
   /** The hello of this side. */
   readonly hello: PeerHello;
   readonly isDialer: boolean;
-  /** Throws a ProtocolError when the sender of this hello is not the peer that it names, or is not expected. */
+  /**
+   * Throws a ProtocolError when the sender of this hello is not the peer that it names, or is not
+   * expected.
+   */
   readonly identify: (hello: PeerHello) => void;
 }
 
@@ -42,7 +46,10 @@ export class Handshake {
     return this.isDialer ? { kind: 'hello', ...this.#options.hello, nonce: undefined } : undefined;
   }
 
-  /** Takes a message of the other side and returns the answer. Throws a ProtocolError when it is out of place. */
+  /**
+   * Takes a message of the other side and returns the answer. Throws a ProtocolError when it is out
+   * of place.
+   */
   hear(message: Message): Message | undefined {
     if (message.kind === 'hello') {
       if (this.#peer !== undefined) throw new ProtocolError('a second hello');

@@ -1,4 +1,5 @@
-// The control connection between two daemons: identity, listeners, and messages between their lanes.
+// The control connection between two daemons: identity, listeners, and messages between their
+// lanes.
 
 export { ControlPlane, isDialerOf } from './control-plane.ts';
 export type { ControlPeer, ControlSecurity, PeerConnection, PeerHello } from './control-spec.ts';

@@ -9,7 +9,8 @@ const refusal = '{"kind":"refused","reason":"not today"}\n';
 describe('dialing a peer', { concurrency: true }, () => {
   for (const [what, words] of [
     ['refuses', refusal],
-    // To be up for a moment is no reason to hurry, or two daemons that do not agree would never rest.
+    // To be up for a moment is no reason to hurry, or two daemons that do not agree would never
+    // rest.
     ['answers, and refuses as soon as it is up', `${helloLine('b', { nonce: makeNonce() })}${refusal}`],
   ] as const) {
     test(`a peer that ${what} is dialed with growing delays`, async () => {
@@ -17,7 +18,8 @@ describe('dialing a peer', { concurrency: true }, () => {
       await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
       await until('it was called four times', () => parrot.calledMs.length >= 4);
       const pausesMs = parrot.calledMs.slice(1, 4).map((atMs, index) => atMs - (parrot.calledMs[index] ?? 0));
-      // A timer is never early; how late it is depends on what else the machine does. Accepting may be late, too.
+      // A timer is never early; how late it is depends on what else the machine does. Accepting may
+      // be late, too.
       for (const [index, leastMs] of [100, 200, 400].entries()) {
         assert.ok((pausesMs[index] ?? 0) > leastMs * 0.8, `pauses of ${pausesMs.join(', ')} ms`);
       }

@@ -1,4 +1,5 @@
-// Dials one peer until it is closed: again when the connection ends, and with growing delays when dialing fails.
+// Dials one peer until it is closed: again when the connection ends, and with growing delays when
+// dialing fails.
 
 import type { Socket } from 'node:net';
 import { allClosed } from '../../json-lines/index.ts';

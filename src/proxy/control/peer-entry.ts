@@ -1,4 +1,5 @@
-// One peer of a control plane: its address, who dials it, its one connection, and the listeners announced on that.
+// One peer of a control plane: its address, who dials it, its one connection, and the listeners
+// announced on that.
 
 import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 import type { ControlConnection } from './control-connection.ts';
@@ -25,7 +26,10 @@ export class PeerEntry {
     return this.#connection;
   }
 
-  /** The peer is proven to be at the other end of this connection. `listeners`: those of this host, which it is told. */
+  /**
+   * The peer is proven to be at the other end of this connection. `listeners`: those of this host,
+   * which it is told.
+   */
   attach(connection: ControlConnection, hello: PeerHello, listeners: readonly IpEndpoint[]): void {
     const before = this.#connection;
     if (before !== undefined) {

@@ -1,4 +1,5 @@
-// Checks that a dialer is the peer that it says it is: by its certificate, or without TLS by its IP address.
+// Checks that a dialer is the peer that it says it is: by its certificate, or without TLS by its IP
+// address.
 
 import { isIP } from 'node:net';
 import { ProtocolError } from '../../errors.ts';
@@ -8,7 +9,10 @@ import { nameMismatch } from '../../tls/index.ts';
 import type { Incoming } from './control-server.ts';
 import type { ControlAddress, ControlPeer, ControlSecurity } from './control-spec.ts';
 
-/** Throws a ProtocolError when the dialer is not the peer that it says it is. `peer`: the one known by that name. */
+/**
+ * Throws a ProtocolError when the dialer is not the peer that it says it is. `peer`: the one known
+ * by that name.
+ */
 export function identifyDialer(
   ownName: string,
   saidName: string,
@@ -29,7 +33,10 @@ export function identifyDialer(
   if (!isSameHost(from, peer.host)) throw new ProtocolError(`${saidName} is expected from ${peer.host}`);
 }
 
-/** The local address to dial from, by which the peer identifies this side. Undefined when the certificate does that. */
+/**
+ * The local address to dial from, by which the peer identifies this side. Undefined when the
+ * certificate does that.
+ */
 export function localAddressFor(
   peer: ControlPeer,
   security: ControlSecurity,
