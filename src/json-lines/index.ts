@@ -2,7 +2,7 @@
 
 export { allClosed, hangUp } from './hang-up.ts';
 export { Heartbeat, type HeartbeatSpec } from './heartbeat.ts';
-export { type LineOptions, readLine, writeLine } from './line.ts';
+export { readLine, writeLine } from './line.ts';
 export { LineBudget } from './line-budget.ts';
 export { LineSplitter, MAX_LINE_BYTES } from './line-splitter.ts';
 export { isOfKind, readMessage, unexpected, writeMessage } from './message.ts';
@@ -20,7 +20,6 @@ export {
   only,
   optional,
   printableText,
-  type Shape,
   text,
   type ValueOf,
 } from './shape.ts';
