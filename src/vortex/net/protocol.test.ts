@@ -30,10 +30,16 @@ describe('messages of a network stream that are refused', () => {
     'a size that is no number': [{ kind: 'size', sizeBytes: '12' }, /sizeBytes is "12"/],
     'a size past 2^53': [{ kind: 'size', sizeBytes: 2 ** 53 }, /sizeBytes is 9007199254740992/],
     'a token of other digits': [{ ...offer, token: 'z'.repeat(32) }, /token is "z+"; expected 32 hex/],
-    'a pool of one block': [{ kind: 'accept', poolBlocks: 1, path: [] }, /poolBlocks is 1; expected 2 to 65536/],
-    'one queue pair': [{ kind: 'connect', path: [endpoint] }, /path is a list of 1; expected two queue pairs or none/],
-    'three queue pairs': [{ kind: 'connect', path: [endpoint, endpoint, endpoint] }, /path is a list of 3/],
-    'queue pairs that are none': [{ kind: 'connect', path: [endpoint, 2] }, /path\[1\] is 2; expected an object/],
+    'a pool of one block': [{ kind: 'accept', poolBlocks: 1, queuePairs: [] }, /poolBlocks is 1; expected 2 to 65536/],
+    'one queue pair': [
+      { kind: 'connect', queuePairs: [endpoint] },
+      /queuePairs is a list of 1; expected two queue pairs or none/,
+    ],
+    'three queue pairs': [{ kind: 'connect', queuePairs: [endpoint, endpoint, endpoint] }, /queuePairs is a list of 3/],
+    'queue pairs that are none': [
+      { kind: 'connect', queuePairs: [endpoint, 2] },
+      /queuePairs\[1\] is 2; expected an object/,
+    ],
     'a done with more': [{ kind: 'done', done: true }, /done is no field of it/],
   };
   for (const [name, [value, reason]] of Object.entries(wrong)) {

@@ -1,22 +1,22 @@
-// What the two sides of a network stream say on their control connection.
+// The messages between the two hosts of a network stream, on their control connection.
 //
 // The receiver dials; the sender listens.
 //
-//   receiver:  hello      what it wants; without a wire or a strategy: whatever the sender has
-//   sender:    offer      the stream, and how its blocks are carried
+//   receiver:  hello      the wire and the strategy that it wants; without them: those of the sender
+//   sender:    offer      the stream, and how its blocks move
 //   receiver:  accept     its pool, and on RDMA its two queue pairs
 //   sender:    connect    its own queue pairs
-//   receiver:  ready      bytes may come
-//   sender:    size       all is written; so long is the stream
-//   receiver:  done       all is read; its last line
-//   either:    ping       still here; answered with a pong of the same number
+//   receiver:  ready      the sender may send bytes
+//   sender:    size       everything is written; the length of the stream
+//   receiver:  done       everything is read; its last line
+//   either:    ping       the heartbeat; answered with a pong of the same number
 //   either:    bye        it ends the stream before its end; its last line
-//   either:    cut        what carries the blocks broke; its last line
-//   either:    refused    the other one broke the protocol; its last line
+//   either:    cut        the network that moves the blocks broke; its last line
+//   either:    refused    the peer violated the protocol; its last line
 //
-// On the wire `tcp` the receiver dials the same port a second time and sends one byte, 0xd7, and the token. Then come the bytes
-// of the stream and nothing else, unencrypted as on RDMA also where the control connection has TLS: who can change
-// packets on the way can change the stream.
+// On the wire `tcp` the receiver dials the same port a second time and sends one byte, 0xd7, and the token. After that the
+// connection has the bytes of the stream and nothing else. They are not encrypted, as on RDMA, also if the control
+// connection has TLS: who can change packets on the way can change the stream.
 
 import {
   hex,
@@ -35,7 +35,7 @@ import { MAX_BLOCK_BYTES, MIN_BLOCK_BYTES } from '../stream/index.ts';
 /** Two endpoints with a region are below 1 KiB. */
 export const MAX_LINE_BYTES = 8192;
 const TOKEN_BYTES = 16;
-/** First byte of a data connection: no JSON and no TLS begins with it. */
+/** The first byte of a data connection; neither JSON nor TLS begins with it. */
 export const DATA_FIRST_BYTE = 0xd7;
 export const PREFACE_BYTES = 1 + TOKEN_BYTES;
 
@@ -43,17 +43,17 @@ export const strategies = ['pool', 'register', 'copy'] as const;
 /** How blocks get from pool to pool on RDMA. */
 export type Strategy = (typeof strategies)[number];
 
-/** What carries the blocks: plain TCP, or RDMA of a kind. */
+/** What moves the blocks: plain TCP, or a kind of RDMA. */
 export const wires = ['tcp', 'rdma-shm', 'rdma-tcp', 'rdma-roce', 'rdma-ib', 'rdma-iwarp'] as const;
 export type Wire = (typeof wires)[number];
 
 /** On RDMA: the queue pair for blocks, then that for notifications. Empty on TCP. */
-export type Path = readonly QpEndpoint[];
+export type QpEndpoints = readonly QpEndpoint[];
 
 const wire = oneOf(...wires);
 const strategy = oneOf(...strategies);
 const poolBlocks = integer(2, 65_536);
-const path = only(list(qpEndpoint, 0, 2), ({ length }) => length !== 1, 'two queue pairs or none');
+const queuePairs = only(list(qpEndpoint, 0, 2), ({ length }) => length !== 1, 'two queue pairs or none');
 const number = integer();
 const reason = printableText();
 
@@ -72,8 +72,8 @@ export const vortexProtocol = new Protocol('vortex', 2, {
     strategy,
     token: hex(2 * TOKEN_BYTES),
   },
-  accept: { poolBlocks, path },
-  connect: { path },
+  accept: { poolBlocks, queuePairs },
+  connect: { queuePairs },
   ready: {},
   size: { sizeBytes: integer() },
   done: {},

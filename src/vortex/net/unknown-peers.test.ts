@@ -77,7 +77,7 @@ describe('a sender and the peers that dial it', () => {
     assert.match(await sender.dial('{"millrace":"vortex","version":9}\n'), /its version is 9; expected 2/);
     assert.match(await sender.dial('x'.repeat(20_000)), /more than 8192 bytes/);
     assert.match(
-      await sender.dial(hello, '{"kind":"accept","poolBlocks":4,"path":[]}\n', '{"kind":"done"}\n'),
+      await sender.dial(hello, '{"kind":"accept","poolBlocks":4,"queuePairs":[]}\n', '{"kind":"done"}\n'),
       /it sent done, where ready is expected/,
     );
     assert.match(await sender.dial('{"millrace":"vortex","version":2,"wire":"rdma-shm"}\n'), /this sender has tcp/);

@@ -82,7 +82,7 @@ async function shakeHands(
   }
   const queue = await makeQueue(offer.blockBytes, offer.sizeBytes);
   if (offer.wire === 'tcp') {
-    control.send({ kind: 'accept', poolBlocks: queue.poolBlocks, path: [] });
+    control.send({ kind: 'accept', poolBlocks: queue.poolBlocks, queuePairs: [] });
     await control.expect('connect', signal);
     const { remoteAddress = settings.host, remotePort = settings.port } = socket;
     const mover = await openTcpReceiver(queue, remoteAddress, remotePort, offer.token, signal);
@@ -93,9 +93,9 @@ async function shakeHands(
   const rdma = { device, wire: offer.wire, localAddress: control.localAddress, strategy: offer.strategy };
   using undo = new DisposableStack();
   const mover = undo.use(openRdmaReceiver(queue, rdma));
-  control.send({ kind: 'accept', poolBlocks: queue.poolBlocks, path: mover.offer });
-  const { path } = await control.expect('connect', signal);
-  await mover.connect(path);
+  control.send({ kind: 'accept', poolBlocks: queue.poolBlocks, queuePairs: mover.offer });
+  const { queuePairs } = await control.expect('connect', signal);
+  await mover.connect(queuePairs);
   control.send({ kind: 'ready' });
   await mover.prepare(signal);
   undo.move();

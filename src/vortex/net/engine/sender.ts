@@ -153,8 +153,8 @@ class ReceiverAcceptor {
     const rdma = { device, wire: this.#wire, localAddress: control.localAddress, strategy };
     using undo = new DisposableStack();
     const mover = undo.use(openRdmaSender(this.#queue, rdma, accept.poolBlocks));
-    await mover.connect(accept.path);
-    control.send({ kind: 'connect', path: mover.offer });
+    await mover.connect(accept.queuePairs);
+    control.send({ kind: 'connect', queuePairs: mover.offer });
     await control.expect('ready', signal);
     await mover.prepare(signal);
     undo.move();
@@ -165,7 +165,7 @@ class ReceiverAcceptor {
     const { promise, resolve } = Promise.withResolvers<Socket>();
     this.#waiting.set(token, resolve);
     try {
-      control.send({ kind: 'connect', path: [] });
+      control.send({ kind: 'connect', queuePairs: [] });
       await control.expect('ready', signal);
       return await Promise.race([promise, rejectionOf(signal)]);
     } catch (error) {

@@ -8,7 +8,7 @@ import { copyMemory, HUGE_PAGE_BYTES, SharedMemory } from '../../../native/index
 import { access, type Mr, type RemoteRegion } from '../../../verbs/index.ts';
 import type { BlockQueue } from '../../stream/index.ts';
 import { freeHugePages } from '../../stream/index.ts';
-import type { Path } from '../protocol.ts';
+import type { QpEndpoints } from '../protocol.ts';
 import { StreamFailure } from '../stream-failure.ts';
 import { countOf, notificationOf, QpPair } from './qp-pair.ts';
 import { lengthOfBlock, RdmaMover, RdmaReceiver } from './rdma-mover.ts';
@@ -50,7 +50,7 @@ export class CopySender extends RdmaMover {
     this.#mr = qpPair.pd.register(this.#staging, { access: access.localWrite });
   }
 
-  override async connect(remote: Path): Promise<void> {
+  override async connect(remote: QpEndpoints): Promise<void> {
     this.#remote = QpPair.regionOf(remote, 'staging');
     this.#remotePieces = Math.floor(this.#remote.sizeBytes / this.#pieceBytes);
     if (this.#remotePieces < 1)
@@ -122,7 +122,7 @@ export class CopyReceiver extends RdmaReceiver {
     this.#region = qpPair.grant(qpPair.pd.register(this.#staging, { access: access.localWrite | access.remoteWrite }));
   }
 
-  override get offer(): Path {
+  override get offer(): QpEndpoints {
     return this.qpPair.offer({ staging: this.#region });
   }
 

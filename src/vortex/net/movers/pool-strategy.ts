@@ -2,7 +2,7 @@
 
 import { access, type Mr, type RemoteRegion } from '../../../verbs/index.ts';
 import type { BlockQueue } from '../../stream/index.ts';
-import type { Path } from '../protocol.ts';
+import type { QpEndpoints } from '../protocol.ts';
 import { StreamFailure } from '../stream-failure.ts';
 import { countOf, notificationOf, QpPair } from './qp-pair.ts';
 import { RdmaBlockSender, RdmaReceiver } from './rdma-mover.ts';
@@ -23,7 +23,7 @@ export class PoolSender extends RdmaBlockSender {
     this.#mr = qpPair.pd.register(queue.pool, { access: access.localWrite });
   }
 
-  override async connect(remote: Path): Promise<void> {
+  override async connect(remote: QpEndpoints): Promise<void> {
     this.#remote = QpPair.regionOf(remote, 'pool');
     if (this.#remote.sizeBytes < this.#remoteBlocks * this.queue.blockBytes) {
       throw new StreamFailure('protocol', 'the receiver offers a region that is smaller than its pool');
@@ -64,7 +64,7 @@ export class PoolReceiver extends RdmaReceiver {
     this.#region = qpPair.grant(qpPair.pd.register(queue.pool, { access: access.localWrite | access.remoteWrite }));
   }
 
-  override get offer(): Path {
+  override get offer(): QpEndpoints {
     return this.qpPair.offer({ pool: this.#region });
   }
 

@@ -28,7 +28,7 @@ import {
   SendBatch,
   statusName,
 } from '../../../verbs/index.ts';
-import type { Path } from '../protocol.ts';
+import type { QpEndpoints } from '../protocol.ts';
 import { StreamFailure } from '../stream-failure.ts';
 import { WIRE_TOKEN } from './mover.ts';
 
@@ -73,7 +73,7 @@ export class QpPair implements Disposable {
   readonly #carriesNotifications: boolean;
   /** The notification to send after a WRITE, or -1; by WRITE modulo WRITES. */
   readonly #notificationAfter = new Float64Array(WRITES);
-  #remote: Path = [];
+  #remote: QpEndpoints = [];
   #posted = 0;
   #written = 0;
   #notificationsPosted = 0;
@@ -123,18 +123,18 @@ export class QpPair implements Disposable {
   }
 
   /** What the peer must know to connect. */
-  offer(regions: Readonly<Record<string, RemoteRegion>> = {}): Path {
+  offer(regions: Readonly<Record<string, RemoteRegion>> = {}): QpEndpoints {
     return this.#local.map((endpoint, index) => (index === 0 ? { ...endpoint, regions } : endpoint));
   }
 
   /** The region that the peer offers under this name. */
-  static regionOf(path: Path, name: string): RemoteRegion {
-    const region = path[0]?.regions[name];
+  static regionOf(endpoints: QpEndpoints, name: string): RemoteRegion {
+    const region = endpoints[0]?.regions[name];
     if (region === undefined) throw new UsageError(`the peer offers no region named ${name}`);
     return region;
   }
 
-  connect(remote: Path): void {
+  connect(remote: QpEndpoints): void {
     if (remote.length !== this.#local.length) throw new UsageError('the peer offers no queue pairs');
     this.#remote = remote;
     // RNR retries have no limit, because a receiver may need long to post receives again; the control connection detects its death.

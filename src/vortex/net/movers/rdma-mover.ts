@@ -4,7 +4,7 @@
 import type { Poller } from '../../../native/index.ts';
 import type { Mr } from '../../../verbs/index.ts';
 import type { BlockQueue } from '../../stream/index.ts';
-import type { Path } from '../protocol.ts';
+import type { QpEndpoints } from '../protocol.ts';
 import { StreamFailure } from '../stream-failure.ts';
 import type { Mover, ReceiverMover } from './mover.ts';
 import { countOf, notificationOf, type QpPair, type QpPairEvents } from './qp-pair.ts';
@@ -22,12 +22,12 @@ export abstract class RdmaMover implements Mover, QpPairEvents {
   abstract pump(): boolean;
 
   /** What the peer must know to connect. */
-  get offer(): Path {
+  get offer(): QpEndpoints {
     return this.qpPair.offer();
   }
 
   /** Modifies the queue pairs to RTS: from now on the peer may write and notify. */
-  async connect(remote: Path): Promise<void> {
+  async connect(remote: QpEndpoints): Promise<void> {
     this.qpPair.connect(remote);
   }
 

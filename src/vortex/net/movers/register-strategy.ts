@@ -3,7 +3,7 @@
 
 import { access, type Mr, type RemoteRegion } from '../../../verbs/index.ts';
 import type { BlockQueue } from '../../stream/index.ts';
-import type { Path } from '../protocol.ts';
+import type { QpEndpoints } from '../protocol.ts';
 import { StreamFailure } from '../stream-failure.ts';
 import type { QpPair } from './qp-pair.ts';
 import { lengthOfBlock, RdmaBlockSender, RdmaReceiver } from './rdma-mover.ts';
@@ -86,7 +86,7 @@ export class RegisterReceiver extends RdmaReceiver {
     super(queue, qpPair, queue.blockBytes);
   }
 
-  override async connect(remote: Path): Promise<void> {
+  override async connect(remote: QpEndpoints): Promise<void> {
     this.qpPair.connect(remote);
     this.#isConnected = true;
   }
