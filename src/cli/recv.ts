@@ -12,8 +12,8 @@ interface Options extends FileTransferFlags {
 }
 
 const about = `
-The file grows as FILE.millrace-part and gets its name when all of it is on the disk and its sha256 is the sender's. When the
-transfer breaks, the part stays: the same command goes on where it broke, after both sides have compared what is there.
+The file is written as FILE.millrace-part, and gets its name when all of it is on the disk and its sha256 is the sender's.
+When the transfer breaks, the part stays: the same command goes on from there, after both sides have compared the part.
 
 Examples:
   millrace recv 10.0.0.1                   into this folder, with the sender's name
@@ -24,11 +24,11 @@ Examples:
 export const addRecv: AddCommand = (program, { world, finish }) => {
   const command = program
     .command('recv')
-    .description('receive what millrace send offers on another host')
-    .argument('<host>', `where the sender is: HOST or HOST:PORT (default port: ${DEFAULT_PORT})`)
+    .description('Receive what millrace send offers on another host.')
+    .argument('<host>', `host of the sender: HOST or HOST:PORT (default port: ${DEFAULT_PORT})`)
     .argument('[file]', 'file or folder to write (default: this folder); - is standard output')
-    .option('-f, --force', 'replace a file that exists');
-  addFileTransferOptions(command, 0, 'for a sender to be there, or there again when a transfer breaks')
+    .option('-f, --force', 'replace an existing file');
+  addFileTransferOptions(command, 0, 'how long to wait for a sender, also after a transfer breaks')
     .addHelpText('after', about)
     .action((host: string, file: string | undefined, options: Options) =>
       finish(() => receive(host, file, options, world)),
@@ -40,7 +40,7 @@ async function receive(where: string, file: string | undefined, options: Options
   const isPipe = file === '-';
   if (isPipe && options.json) throw new UsageError('--json would be mixed up with the file on standard output');
   const { host, port } = parseAddress(where);
-  if (host === undefined) throw new UsageError(`receive from ${where}: say which host`);
+  if (host === undefined) throw new UsageError(`receive from ${where}: there is no host; give HOST or HOST:PORT`);
   const receipt = await receiveFile({
     ...fileTransferSettings(options, world, (news) => talk.hear(news)),
     address: { host, port },

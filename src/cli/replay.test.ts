@@ -23,7 +23,7 @@ describe('replay', () => {
       [['replay', join(folder, 'absent')], /replay .*absent: ENOENT/],
       [['replay', other], /line 1: it is not JSON/],
       [['replay', file, '--device', 'soft-tpc'], /there is no RDMA device soft-tpc.*soft-tcp/],
-      [['replay', file, '--timeout', '0'], /expected a number of seconds/],
+      [['replay', file, '--timeout', '0'], /Give a number of seconds/],
     ] as const) {
       const { code, stderr } = await runCaptured(words);
       assert.equal(code, 2, stderr);

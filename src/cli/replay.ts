@@ -1,4 +1,4 @@
-// `millrace replay`: makes the verbs calls of a recording again on a device, and says what came out differently.
+// `millrace replay`: makes the verbs calls of a recording again on a device, and reports what came out differently.
 
 import { createReadStream } from 'node:fs';
 import { InvalidArgumentError } from 'commander';
@@ -23,8 +23,8 @@ const providers: readonly Provider[] = [softProvider, ibverbsProvider];
 export const addReplay: AddCommand = (program, { world, finish }) => {
   program
     .command('replay')
-    .description('make the verbs calls of a recording again, and report completions that differ (exit status 1)')
-    .argument('<file>', 'what `millrace backend --record` wrote')
+    .description('Make the verbs calls of a recording again, and report completions that differ (exit status 1).')
+    .argument('<file>', 'a recording of millrace backend --record')
     .option('-d, --device <name>', 'RDMA device (default: the recorded one, or a soft one)')
     .option('--timeout <seconds>', 'how long a completion may take', seconds, 5)
     .option('--json', 'print one JSON document')
@@ -81,5 +81,5 @@ function textOf(report: ReplayReport): string {
 function seconds(text: string): number {
   const value = Number(text);
   if (value > 0 && value <= 3600) return value;
-  throw new InvalidArgumentError('expected a number of seconds, up to 3600');
+  throw new InvalidArgumentError('Give a number of seconds, up to 3600.');
 }

@@ -1,4 +1,4 @@
-// What `millrace send` and `millrace recv` have in common: options, and how they show what happens.
+// The options that `millrace send` and `millrace recv` share, and how both report what happens.
 
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { UsageError } from '../errors.ts';
@@ -27,17 +27,17 @@ export function addFileTransferOptions(command: Command, waitSeconds: number, wa
   return command
     .option('--transport <name>', 'tcp, or an RDMA device: soft-shm, soft-roce, soft-tcp, mlx5_0 (see millrace dev)')
     .addOption(new Option('--strategy <name>', 'how blocks go over RDMA').choices(strategies))
-    .option('--timeout <seconds>', 'give the other side up after so long without a sign of life', secondsFrom(0.1), 10)
+    .option('--timeout <seconds>', 'give up when the other side is silent for so long', secondsFrom(0.1), 10)
     .option('--wait <seconds>', waitText, secondsFrom(0), waitSeconds)
-    .option('--tls-ca <file>', 'the authority of both certificates; with it both sides must show theirs')
-    .option('--tls-cert <file>', 'our certificate')
-    .option('--tls-key <file>', 'its key')
-    .option('--peer-name <name>', "what the other side's certificate must say (default: any of that authority)")
-    .option('-q, --quiet', 'say nothing but errors')
+    .option('--tls-ca <file>', 'the authority of both certificates; both sides must then show theirs')
+    .option('--tls-cert <file>', 'certificate of this side')
+    .option('--tls-key <file>', 'key of that certificate')
+    .option('--peer-name <name>', "name in the other side's certificate (default: any name of that authority)")
+    .option('-q, --quiet', 'print only errors')
     .option('--json', 'print one JSON document at the end');
 }
 
-/** The file room's settings, without what only one side has. */
+/** The settings that both sides have. */
 export function fileTransferSettings(
   flags: FileTransferFlags,
   world: World,
@@ -45,17 +45,17 @@ export function fileTransferSettings(
 ): FileTransferSettings {
   const { transport, strategy, timeout, wait, tlsCa: ca, tlsCert: cert, tlsKey: key, peerName } = flags;
   const device = transport === 'tcp' ? undefined : transport;
-  // Before anybody waits: a device that does not exist is found out now.
+  // Checked before anything waits for the other side.
   if (device !== undefined) wireOfDevice(device);
   const common = { device, strategy, timeoutMs: timeout * 1000, waitMs: wait * 1000, signal: world.signal, onNews };
   if (ca === undefined && cert === undefined && key === undefined && peerName === undefined) return common;
   if (ca === undefined || cert === undefined || key === undefined) {
-    throw new UsageError('TLS needs all of --tls-ca, --tls-cert and --tls-key');
+    throw new UsageError('TLS needs --tls-ca, --tls-cert and --tls-key; give all three');
   }
   return { ...common, tls: { ca, cert, key, peerName } };
 }
 
-/** Tells people what happens, on standard error. */
+/** Reports on standard error what happens. */
 export class Talk implements Disposable {
   readonly #world: World;
   readonly #verb: string;
@@ -81,7 +81,7 @@ export class Talk implements Disposable {
         break;
       case 'met':
         this.#movingMs = this.#world.nowMs();
-        if (news.haveBytes > 0) this.say(`${bytesText(news.haveBytes)} are there from before: checking them`);
+        if (news.haveBytes > 0) this.say(`${bytesText(news.haveBytes)} were received before; checking them`);
         break;
       case 'checking':
         this.#progress.update('checking', news.bytes, news.totalBytes);
@@ -90,7 +90,7 @@ export class Talk implements Disposable {
         this.#progress.update(this.#verb, news.bytes, news.totalBytes);
         break;
       case 'afresh':
-        this.say(`starting afresh: ${news.reason}`);
+        this.say(`starting from the beginning: ${news.reason}`);
         break;
       case 'broken':
         this.say(`${news.error.message}; waiting up to ${news.waitMs / 1000} s for the other side`);
@@ -103,7 +103,7 @@ export class Talk implements Disposable {
     this.#world.stderr.write(`${text}\n`);
   }
 
-  /** The last line, or the document. */
+  /** Prints the last line, or the JSON document. */
   end(what: string, receipt: Receipt, flags: FileTransferFlags): void {
     this.#progress.clear();
     const { sizeBytes, resumedBytes, sha256 } = receipt;
@@ -114,7 +114,7 @@ export class Talk implements Disposable {
       this.#world.stdout.write(`${JSON.stringify(document)}\n`);
       return;
     }
-    const resumed = resumedBytes === 0 ? '' : ` (${bytesText(resumedBytes)} of it were there)`;
+    const resumed = resumedBytes === 0 ? '' : ` (${bytesText(resumedBytes)} of it were received before)`;
     const paint = painter(this.#world.stderr, this.#world.env);
     const rate = `${timeText(milliseconds)}, ${rateText(bytesPerSecond)}`;
     this.say(`${paint('green', what)} ${bytesText(sizeBytes)}${resumed} in ${rate}, sha256 ${sha256}`);
@@ -133,6 +133,6 @@ function secondsFrom(least: number): (text: string) => number {
   return (text) => {
     const value = Number(text);
     if (text.trim() !== '' && value >= least && value <= 86_400) return value;
-    throw new InvalidArgumentError(`expected a number of seconds from ${least} to 86400`);
+    throw new InvalidArgumentError(`Give a number of seconds from ${least} to 86400.`);
   };
 }

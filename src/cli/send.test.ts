@@ -67,8 +67,8 @@ describe('send and recv: wrong use', () => {
       [['send', file, '--block', '100K'], /a power of two from 64K to 64M/],
       [['send', file, '--transport', 'soft-shn'], /soft-shn/],
       [['send', file, '--strategy', 'best'], /Allowed choices are pool, register, copy/],
-      [['send', file, '--tls-ca', 'x'], /TLS needs all of/],
-      [['recv', ':1'], /say which host/],
+      [['send', file, '--tls-ca', 'x'], /give all three/],
+      [['recv', ':1'], /there is no host/],
       [['recv', '127.0.0.1:1', file], /it exists \(--force replaces it\)/],
       [['recv', '127.0.0.1:1', '-', '--json'], /mixed up/],
       [['recv', '127.0.0.1', '--timeout', 'x'], /a number of seconds/],
@@ -169,7 +169,7 @@ describe('send and recv', () => {
     assert.equal(received.code, 0, received.stderr);
     assert.match(
       received.stderr,
-      /100 KiB are there from before: checking them\n.*100 KiB \(100 KiB of it were there\)/,
+      /100 KiB were received before; checking them\n.*100 KiB \(100 KiB of it were received before\)/,
     );
     assert.equal((await outcome).code, 0);
     assert.ok(readFileSync(target).equals(bytes));

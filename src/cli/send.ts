@@ -19,12 +19,12 @@ interface Options extends FileTransferFlags {
   readonly block?: number;
 }
 
-/** A pipe's block is sent when it is full: smaller ones wait less. */
+/** A block of a pipe is sent when it is full, so smaller blocks wait less. */
 const PIPE_BLOCK_BYTES = 256 * 1024;
 
 const about = `
-Whoever calls the port gets the file; with --tls-ca only who shows a certificate. Both sides compare the sha256 of all of it.
-When a transfer of a file breaks, the receiver can come back within --wait, and gets what it does not have.
+The first receiver that connects gets the file; with --tls-ca it must show a certificate. Both sides compare the sha256 of
+the whole file. When a transfer breaks, the receiver can come back within --wait, and gets what it does not have.
 
 Examples:
   millrace send disk.img                        on port ${DEFAULT_PORT} of all addresses
@@ -36,15 +36,11 @@ Examples:
 export const addSend: AddCommand = (program, { world, finish }) => {
   const command = program
     .command('send')
-    .description('send a file or a pipe to one receiver on another host (millrace recv), over a stream that is memory')
+    .description('Send a file or a pipe to one receiver on another host (millrace recv).')
     .argument('<file>', 'what to send; - is standard input')
-    .option('-l, --listen <address>', 'where the receiver calls: ADDRESS, ADDRESS:PORT or :PORT', `:${DEFAULT_PORT}`)
-    .option(
-      '--block <size>',
-      'what is sent at once: 64K to 64M, a power of two (default: 4M, of a pipe 256K)',
-      blockSize,
-    );
-  addFileTransferOptions(command, 60, 'for a receiver to come back when a transfer breaks')
+    .option('-l, --listen <address>', 'where the receiver connects: ADDRESS, ADDRESS:PORT or :PORT', `:${DEFAULT_PORT}`)
+    .option('--block <size>', 'size of a block: 64K to 64M, a power of two (default: 4M, for a pipe 256K)', blockSize);
+  addFileTransferOptions(command, 60, 'how long to wait for the receiver to come back when a transfer breaks')
     .addHelpText('after', about)
     .action((file: string, options: Options) => finish(() => send(file, options, world)));
 };
@@ -71,5 +67,5 @@ function blockSize(text: string): number {
   const [, digits = '', unit = ''] = /^(\d{1,8})([KM]?)$/i.exec(text) ?? [];
   const value = Number(digits) * { '': 1, K: 1024, M: 1024 * 1024 }[unit.toUpperCase() as '' | 'K' | 'M'];
   if (digits !== '' && Number.isInteger(Math.log2(value)) && value >= 2 ** 16 && value <= 2 ** 26) return value;
-  throw new InvalidArgumentError('expected a power of two from 64K to 64M');
+  throw new InvalidArgumentError('Give a power of two from 64K to 64M.');
 }

@@ -165,8 +165,8 @@ describe('a transfer that breaks goes on where it broke, with the right sum', ()
     assert.ok(checkPart(target) >= MIB);
     const [second] = await startSend([source, ...small], here, where);
     assert.equal(await receiver.code, 0, receiver.said);
-    assert.match(receiver.said, /are there from before: checking them/);
-    assert.match(receiver.said, new RegExp(`of it were there.* sha256 ${sum}`));
+    assert.match(receiver.said, /were received before; checking them/);
+    assert.match(receiver.said, new RegExp(`of it were received before.* sha256 ${sum}`));
     assert.equal(await second.code, 0);
     checkFile(target);
   });
@@ -206,7 +206,7 @@ describe('a transfer that breaks goes on where it broke, with the right sum', ()
       execFileSync('mount', ['-o', 'remount,size=256m', disk]);
       const second = recv(where, target);
       assert.equal(await second.code, 0, second.said);
-      assert.match(second.said, /of it were there/);
+      assert.match(second.said, /of it were received before/);
       assert.equal(await sender.code, 0);
       checkFile(target);
     } finally {
@@ -240,7 +240,7 @@ describe('a file that changes', () => {
     writeFileSync(file, other);
     const receiver = recv(where, target);
     assert.equal(await receiver.code, 0, receiver.said);
-    assert.match(receiver.said, /^starting afresh: the file at the sender is another one by now/m);
+    assert.match(receiver.said, /^starting from the beginning: the file at the sender is another one by now/m);
     assert.equal(await sender.code, 0);
     checkFile(target, other);
   });
@@ -260,7 +260,7 @@ describe('a file that changes', () => {
     writeFileSync(note, readFileSync(note, 'utf8').replace(/"modifiedNs":"\d+"/, `"modifiedNs":"${mtimeNs}"`));
     const receiver = recv(where, target);
     assert.equal(await receiver.code, 0, receiver.said);
-    assert.match(receiver.said, /^starting afresh: what is here is not how the file at the sender begins/m);
+    assert.match(receiver.said, /^starting from the beginning: what is here is not how the file at the sender begins/m);
     assert.equal(await sender.code, 0, sender.said);
     checkFile(target, other);
   });
