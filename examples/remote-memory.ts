@@ -1,9 +1,9 @@
-// One process writes straight into the memory of another, and counts in it. Run it with Node 24:
+// One process writes into the memory of another, and counts there with atomics. Run it with Node 24:
 //
 //   node examples/remote-memory.ts
 //
-// The parent offers 4 KiB; the child connects over TCP only to find it, then never again: the bytes go over the RDMA
-// device. With a real device, change its name.
+// The parent offers 4 KiB. The child uses TCP only to exchange the QP endpoints; the bytes go over the RDMA device. For a
+// real device, set DEVICE to its name.
 
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -33,7 +33,7 @@ async function offer(): Promise<void> {
   const ready = requests.receive(memory, 0, 0);
   await connectQp(socket, qp, { regions: { memory } });
 
-  // Nothing here touches the memory: the child does, and then sends an empty message.
+  // This process does not touch the memory: the child does, and then sends an empty message.
   await ready;
   const text = new TextDecoder().decode(memory.bytes.subarray(0, 26));
   const count = new DataView(memory.memory.buffer).getBigUint64(64, true);

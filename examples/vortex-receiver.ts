@@ -1,4 +1,4 @@
-// Reads the array that vortex-sender.ts fills. Run it with Node 24, while the other waits:
+// Reads the array that vortex-sender.ts fills. Run it with Node 24, while the sender waits:
 //
 //   node examples/vortex-receiver.ts
 

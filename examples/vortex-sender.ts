@@ -1,4 +1,4 @@
-// Fills an array that another process, or another host, reads (vortex-receiver.ts). Run it with Node 24, before the other:
+// Fills an array that another process or host reads (vortex-receiver.ts). Run it with Node 24, before the receiver:
 //
 //   node examples/vortex-sender.ts
 

@@ -1,4 +1,5 @@
-// Counts the words of a text between two hosts: one writes it, the other counts, and neither ever has all of it. As root, with Node 24:
+// Counts the words of a text between two hosts: one writes it, the other counts, and neither has all of it in memory. Run
+// it as root, with Node 24:
 //
 //   node examples/vortex-word-count/main.ts [SIZE_MIB]
 //

@@ -1,4 +1,4 @@
-// Counts the words of a text as if all of it were in memory: it is an array, and the memory is that of a few blocks.
+// Counts the words of a text as if all of it were in memory: it is one array, and takes the memory of a few blocks.
 //
 //   node receiver.ts HOST PORT
 
@@ -8,7 +8,7 @@ import { WordTrie } from './word-trie.ts';
 
 const [host = '127.0.0.1', port = '40104'] = process.argv.slice(2);
 
-/** The most memory that this process ever had resident: the window's pages too. */
+/** The largest resident memory of this process so far, with the pages of the window. */
 function mostBytes(): number {
   return Number(/^VmHWM:\s+(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) * 1024;
 }

@@ -1,10 +1,10 @@
-// Counts words of small letters without making a string of each: a step in a tree for each letter.
+// Counts words of lower-case letters without a string for each: every letter is one step in a tree.
 
 const LETTERS = 26;
 const FIRST_LETTER = 0x61;
 
 export class WordTrie {
-  /** Where each letter leads from each node; 0: nowhere yet. */
+  /** The child of each node for each letter; 0: none yet. */
   #next = new Int32Array(LETTERS * 1024);
   #counts = new Float64Array(1024);
   #nodes = 1;
