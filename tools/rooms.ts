@@ -72,7 +72,7 @@ export const rooms: readonly Room[] = [
     'rings, credits, streams, sessions',
     'src/native src/json-lines src/loop src/steering src/verbs src/verbs/endpoint',
   ),
-  room('src/config', 'the config file', 'src/steering src/text'),
+  room('src/config', 'the config file', 'src/system src/steering src/text'),
   room('src/peers', 'who the other nodes are: config, etcd', 'src/text'),
   room('src/telemetry', 'log, metrics', 'src/status src/steering src/text'),
   room('src/server', 'control API, its client', 'src/status src/system src/telemetry'),

@@ -2,6 +2,7 @@
 
 import { availableParallelism, hostname } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
+import { runFolder } from '../system/index.ts';
 import type { HostPort } from '../text/index.ts';
 import type { ParsedConfig } from './schema.ts';
 
@@ -36,14 +37,9 @@ export interface Config extends DeepReadonly<Omit<ParsedConfig, 'node' | 'peers'
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The folder of the control sockets. */
-function runFolder(env: Environment = process.env): string {
-  return env.MILLRACE_RUN_DIR ?? '/run/millrace';
-}
-
 /** The control socket of an instance whose config does not name one. */
 function defaultSocket(instance: string, env: Environment = process.env): string {
-  return join(resolve(runFolder(env)), `${instance}.sock`);
+  return join(runFolder(env), `${instance}.sock`);
 }
 
 /**

@@ -3,10 +3,10 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../errors.ts';
+import { runFolder } from '../system/index.ts';
 import { probeUnix } from './unix-socket.ts';
 
 export const DEFAULT_INSTANCE = 'millrace';
-const DEFAULT_RUN_DIR = '/run/millrace';
 const suffix = '.sock';
 const instancePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
@@ -23,14 +23,14 @@ export function socketPathOf(instance: string, env: Env): string {
   if (!instancePattern.test(instance)) {
     throw new UsageError(`invalid instance name "${instance}": use letters, digits, '.', '-', '_' (at most 64)`);
   }
-  return join(runDirOf(env), `${instance}${suffix}`);
+  return join(runFolder(env), `${instance}${suffix}`);
 }
 
 /** The path given, the instance given, or the only daemon that runs here. */
 export async function findSocket({ instance, socket }: SocketChoice, env: Env): Promise<string> {
   if (socket !== undefined) return socket;
   if (instance !== undefined) return socketPathOf(instance, env);
-  const folder = runDirOf(env);
+  const folder = runFolder(env);
   const names = socketsIn(folder);
   if (names.length <= 1) return join(folder, names[0] ?? `${DEFAULT_INSTANCE}${suffix}`);
   // Dead daemons leave their sockets behind.
@@ -41,11 +41,6 @@ export async function findSocket({ instance, socket }: SocketChoice, env: Env): 
     throw new UsageError(`several daemons run here: ${instances}; choose one with --instance`);
   }
   return join(folder, alive[0] ?? `${DEFAULT_INSTANCE}${suffix}`);
-}
-
-export function runDirOf(env: Env): string {
-  const { MILLRACE_RUN_DIR: folder = '' } = env;
-  return folder === '' ? DEFAULT_RUN_DIR : folder;
 }
 
 function socketsIn(folder: string): readonly string[] {
