@@ -23,7 +23,7 @@ static napi_value adopt(napi_env env, napi_callback_info info) {
   return mr_own_result(env, fd);
 }
 
-// The opposite: the caller hands the descriptor to another thread or to Node.
+// The opposite: the calling code hands the descriptor to another thread or to Node.
 static napi_value disown(napi_env env, napi_callback_info info) {
   int32_t fd;
   if (!mr_int_args(env, info, 1, &fd)) return NULL;

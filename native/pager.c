@@ -133,7 +133,7 @@ static int reserve_window(struct mr_pager *pager) {
   return 0;
 }
 
-// The parts that are the pager's own. 0 or -errno; what was made is released by the caller.
+// The parts that are the pager's own. 0 or -errno; what was made the calling function releases.
 static int make_parts(struct mr_pager *pager) {
   struct stat status;
   pager->slot_block = malloc((size_t)pager->pool_blocks * sizeof(*pager->slot_block));

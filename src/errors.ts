@@ -49,7 +49,7 @@ export class UnsupportedError extends MillraceError {
   }
 }
 
-/** The caller made a mistake. */
+/** The program that calls made a mistake. */
 export class UsageError extends MillraceError {
   constructor(message: string, options?: ErrorOptions) {
     super('MILLRACE_ERR_USAGE', message, options);

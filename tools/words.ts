@@ -10,7 +10,7 @@ const root = join(import.meta.dirname, '..');
 
 /** A word as a pattern, and what to say instead. Names in camel case count, too. */
 const words: readonly (readonly [pattern: RegExp, instead: string])[] = [
-  [/\bliars?\b|\bonLie\b|\b(?:a|the|this|that|every|each) lie\b/i, 'protocol error'],
+  [/\bliars?\b|\bonLie\b|\b(?:a|the|this|every|each) lie\b/i, 'protocol error'],
   [/\bbells?\b|(?<!door)bellFd\b/i, 'doorbell'],
   [/\bladders?\b/i, 'QP state machine'],
   [/\bclimb(?:s|ed|ing)?\b/, 'modify to RTS'],

@@ -8,14 +8,14 @@ import { ibverbs, ibvKinds, pathWords, stepWords } from './ibverbs.ts';
 import { SharedMemory } from './index.ts';
 
 /** Handles that nobody ever got: by place, by use, and by sign. */
-const strangers = [0, 1, 2, 0xf_ffff, 0x10_0001, 0x7fff_ffff, -1];
+const unknownHandles = [0, 1, 2, 0xf_ffff, 0x10_0001, 0x7fff_ffff, -1];
 
 describe('libibverbs by handles', () => {
   test('handles that nobody got are refused by every call', () => {
     using memory = SharedMemory.create({ sizeBytes: 65_536 });
     const step = new Uint8Array(stepWords.count * 4);
     const path = new Uint8Array(pathWords.count * 4);
-    for (const handle of strangers) {
+    for (const handle of unknownHandles) {
       const calls: readonly (() => unknown)[] = [
         () => ibverbs.ibvQueryDevice(handle),
         () => ibverbs.ibvQueryPort(handle, 1),

@@ -8,7 +8,7 @@ import { createBestUserfault } from './userfault.ts';
 /** How many threads the list of owners takes. */
 const MAX_OWNERS = 8;
 
-/** Descriptors are duplicated: the caller keeps its own. */
+/** Descriptors are duplicated: those that were passed stay open. */
 export interface PagerOptions {
   readonly role: 'producer' | 'consumer';
   /** Memory of the blocks and of the ledger, as src/vortex/stream/block-queue.ts lays it out. */

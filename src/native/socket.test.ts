@@ -114,7 +114,7 @@ describe('sockets', () => {
     assert.throws(() => second.bind(listener.localAddress), { code: 'EADDRINUSE', syscall: 'bind' });
   });
 
-  test('an empty stream says AGAIN, a shut one 0, and accept without a caller nothing', () => {
+  test('an empty stream says AGAIN, a shut one 0, and accept without a connection nothing', () => {
     using stack = new DisposableStack();
     const memory = stack.use(SharedMemory.create({ sizeBytes: 4096 }));
     const [client, server] = connected(stack, ip('127.0.0.1', 0));

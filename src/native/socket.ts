@@ -159,7 +159,7 @@ export class Socket extends Fd {
     return checkAgain(addon.sendFds(this.fd, bytes, fds), 'sendmsg');
   }
 
-  /** Unix only. The descriptors belong to the caller; undefined when nothing waits. */
+  /** Unix only. The descriptors belong to who calls this; undefined when nothing waits. */
   receiveFds(bytes: Uint8Array): { readonly bytes: number; readonly fds: readonly Fd[] } | undefined {
     const result = addon.recvFds(this.fd, bytes);
     if (typeof result === 'number') {

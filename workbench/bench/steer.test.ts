@@ -26,11 +26,11 @@ test('an id means that row alone, also when other ids begin with it', () => {
 });
 
 test('rows have their thresholds and goals', () => {
-  const bars = ['redis', 'rtt', 'bulk'].map((name) => {
+  const thresholds = ['redis', 'rtt', 'bulk'].map((name) => {
     const row = steerRows.find(({ id }) => id === `steer.shortcut.${name}`);
     return [row?.better, row?.threshold, row?.goal];
   });
-  assert.deepEqual(bars, [
+  assert.deepEqual(thresholds, [
     ['higher', { plain: 1.2 }, { plain: 1.6 }],
     ['lower', { plain: 0.75 }, { plain: 0.5 }],
     ['higher', { plain: 1 }, { plain: 1.5 }],

@@ -207,7 +207,7 @@ describe(`a hostile peer (seed ${seed})`, () => {
 async function sayNonsense(wire: Wire, { right }: Rig, runtimeDir: string, tested: Qp): Promise<void> {
   const hello = helloTo(tested.number);
   const strange = helloTo(tested.number);
-  // The right QP, the wrong caller.
+  // The right QP, the wrong peer.
   strange[12] = 9;
   const openings = [
     randomBytes(64),
