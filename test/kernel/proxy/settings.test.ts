@@ -1,4 +1,5 @@
-// Tests that what the config can choose carries as the default does: receive queues, MTU, GID, redirected legs; and the shortcut beside it.
+// Tests that what the config can choose is done, and carries as the default does: receive queues, MTU, redirected legs; and the
+// shortcut beside it. The GID that a device is to use is tested where devices have several: test/vm/proxy.test.ts.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -11,12 +12,15 @@ import { isStopped } from '../steering/process-figures.ts';
 import { RunningProgram } from '../steering/running-program.ts';
 import { temporaryFolder } from '../steering/temporary-folder.ts';
 import { until } from '../steering/world.ts';
-import type { Settings } from './daemon-process.ts';
-import { ProxyWorld, type Wire } from './proxy-world.ts';
+import { ProxyWorld } from './proxy-world.ts';
 
 const doorPort = 7300;
 const floodPort = 7400;
 const floodBytes = 20_000_000;
+/** Less than the device would choose by itself. */
+const MTU = 512;
+/** UDP, BTH, RETH, immediate data and ICRC. */
+const MOST_HEADER_BYTES = 8 + 12 + 16 + 4 + 4;
 
 before(sweepDeadTests);
 const folder = temporaryFolder('settings');
@@ -47,31 +51,42 @@ async function carries(world: ProxyWorld): Promise<void> {
   assert.ok(world.carried() >= before + 2);
 }
 
-const choices: readonly { what: string; wire: Wire; settings: (world: { folder: string }) => Settings }[] = [
-  ...(['shm', 'tcp', 'roce'] as const).map((wire) => ({
-    what: `a receive queue for each queue pair, over ${wire}`,
-    wire,
-    settings: () => ({ channel: { sharedReceiveQueue: false } }),
-  })),
-  {
-    what: 'packets of 1024 bytes from the first GID, over roce',
-    wire: 'roce',
-    settings: ({ folder: runtimeDir }) => ({ device: { runtimeDir, mtu: 1024, gidIndex: 0 } }),
-  },
-];
+/** The longest UDP datagram of RoCEv2 that came to host b while `talk` went on. */
+async function longestPacket(world: ProxyWorld, talk: () => Promise<void>): Promise<number> {
+  // Cut packets up before they are on the cable, where a recording shows each.
+  await world.call('ip', ['link', 'set', 'eth0', 'gso_max_segs', '1']);
+  const file = join(folder.path, 'talk.pcap');
+  const words = ['-q', '-i', 'eth0', '-f', `udp dst port 4791 and src host ${world.a.ipv4}`, '-w', file];
+  const watching = RunningProgram.start(world.b, 'dumpcap', words, { endWith: 'SIGINT' });
+  await until('the recording has begun', () => /^File: /m.test(watching.stderr));
+  await talk();
+  await watching.close();
+  const { stdout } = await world.b.run('tshark', ['-r', file, '-T', 'fields', '-e', 'udp.length']);
+  return Math.max(...stdout.trim().split('\n').map(Number));
+}
 
 describe('what the config can choose', { concurrency: false }, () => {
-  for (const { what, wire, settings } of choices) {
-    test(`${what}, carries`, async () => {
-      await using world = await ProxyWorld.create({ wire, settings: settings({ folder: join(folder.path, 'soft') }) });
+  for (const wire of ['shm', 'tcp', 'roce'] as const) {
+    test(`a receive queue for each queue pair, over ${wire}, carries`, async () => {
+      await using world = await ProxyWorld.create({ wire, settings: { channel: { sharedReceiveQueue: false } } });
       await carries(world);
       await world.stop();
     });
   }
 
-  test('legs of rules with redirect carry', async () => {
+  test('packets of 512 bytes are no longer than that', async () => {
+    const device = { runtimeDir: join(folder.path, 'soft'), mtu: MTU };
+    await using world = await ProxyWorld.create({ wire: 'roce', settings: { device } });
+    const longest = await longestPacket(world, () => carries(world));
+    assert.ok(longest > MTU && longest <= MTU + MOST_HEADER_BYTES, `a packet of ${longest} bytes`);
+    await world.stop();
+  });
+
+  test('legs of rules with redirect carry, past TCP', async () => {
     await using world = await ProxyWorld.create({ rules: redirectEverything });
     await carries(world);
+    const redirected = world.running('a').redirected();
+    assert.ok(redirected > 0, 'nothing was redirected');
     await world.stop();
   });
 
