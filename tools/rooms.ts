@@ -99,7 +99,11 @@ export const rooms: readonly Room[] = [
     'arguments and a world in, an exit code out',
     'src/system src/text src/spin src/status src/tls src/verbs src/remoting/transports src/providers src/providers/soft src/providers/ibverbs src/providers/recording src/remoting/backend src/vortex src/vortex/net src/vortex/files src/perf src/steering src/config src/telemetry src/server src/proxy src/lab src/lab/vm src/doctor',
   ),
-  room('workbench/worlds', 'lab hosts with daemons, etcd and programs in them', 'src/system src/server src/lab'),
+  room(
+    'workbench/worlds',
+    'lab hosts with daemons, etcd and programs in them',
+    'src/native src/system src/status src/server src/steering src/lab',
+  ),
   room(
     'workbench/bench',
     'rows, rounds, reports',

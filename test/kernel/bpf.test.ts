@@ -17,7 +17,8 @@ import { BpfError } from '../../src/native/bpf-error.ts';
 import { BpfMap } from '../../src/native/bpf-map.ts';
 import { Fd } from '../../src/native/fd.ts';
 import { findCgroup2Mount } from '../../src/system/cgroup.ts';
-import { attachedTo, eventually } from './fixtures/kernel-objects.ts';
+import { eventually } from '../../workbench/worlds/eventually.ts';
+import { attachedTo } from './fixtures/kernel-objects.ts';
 
 const mount = findCgroup2Mount();
 const skip = process.getuid?.() !== 0 ? 'needs root' : mount === null ? 'needs cgroup v2' : false;

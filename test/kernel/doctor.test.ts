@@ -13,7 +13,8 @@ import { run } from '../../src/cli/run.ts';
 import type { World } from '../../src/cli/world.ts';
 import type { Finding, Report } from '../../src/doctor/index.ts';
 import { findCgroup2Mount } from '../../src/system/cgroup.ts';
-import { bpfNames, eventually } from './fixtures/kernel-objects.ts';
+import { eventually } from '../../workbench/worlds/eventually.ts';
+import { bpfNames } from './fixtures/kernel-objects.ts';
 
 const NOBODY = 65534;
 const mount = findCgroup2Mount();

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { EtcdDirectory, type EtcdDirectoryOptions } from '../../src/peers/index.ts';
-import { Etcd } from './fixtures/etcd.ts';
+import { Etcd } from '../../workbench/worlds/etcd.ts';
 
 const WAIT_MS = 20_000;
 
@@ -232,7 +232,7 @@ describe('peers by etcd', () => {
     await etcd.stop();
     // This one is not there any more when etcd comes back.
     await c.directory.close();
-    await etcd.loseData();
+    etcd.loseData();
     await etcd.resume();
     await Promise.all([a.isFine(), b.isFine()]);
     assert.ok(await etcd.has('/millrace/nodes/a'));

@@ -11,7 +11,7 @@ import { exitCode } from '../../src/cli/exit-code.ts';
 import { type Outcome, runCaptured } from '../../src/cli/fixtures/captured-world.ts';
 import type { World } from '../../src/cli/world.ts';
 import { Lab } from '../../src/lab/index.ts';
-import { labIds, recordFiles, remainsOf, sweepDeadTests, temporaryRunDir } from './fixtures/lab-world.ts';
+import { labIds, recordFiles, remainsOf, sweepDeadTests, temporaryRunDir } from '../../workbench/worlds/lab-runs.ts';
 
 async function millraceLab(runDir: string, args: readonly string[], overrides: Partial<World> = {}): Promise<Outcome> {
   return runCaptured(['lab', ...args], { env: { PATH: process.env.PATH, MILLRACE_RUN_DIR: runDir }, ...overrides });

@@ -11,7 +11,7 @@ import { before, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { Lab, type LabRecord, listLabs, processCount, removeLab, sweep } from '../../src/lab/index.ts';
 import { findCgroup2Mount } from '../../src/system/cgroup.ts';
-import { labIds, recordFiles, remainsOf, sweepDeadTests, temporaryRunDir } from './fixtures/lab-world.ts';
+import { labIds, recordFiles, remainsOf, sweepDeadTests, temporaryRunDir } from '../../workbench/worlds/lab-runs.ts';
 
 const creator = join(import.meta.dirname, 'fixtures/lab-creator.ts');
 

@@ -22,7 +22,7 @@ import { before, type TestContext, test } from 'node:test';
 import { MillraceError, UnsupportedError, UsageError } from '../../src/errors.ts';
 import { type Host, Lab, processCount } from '../../src/lab/index.ts';
 import { findCgroup2Mount } from '../../src/system/cgroup.ts';
-import { labIds, recordFiles, remainsOf, sweepDeadTests, temporaryRunDir } from './fixtures/lab-world.ts';
+import { labIds, recordFiles, remainsOf, sweepDeadTests, temporaryRunDir } from '../../workbench/worlds/lab-runs.ts';
 
 const peer = join(import.meta.dirname, 'fixtures/peer.ts');
 const creator = join(import.meta.dirname, 'fixtures/lab-creator.ts');

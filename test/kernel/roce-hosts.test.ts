@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { before, test } from 'node:test';
 import { type Host, Lab } from '../../src/lab/index.ts';
 import { GRH_BYTES, gidBytes } from '../../src/verbs/index.ts';
-import { sweepDeadTests, temporaryRunDir } from './fixtures/lab-world.ts';
+import { sweepDeadTests, temporaryRunDir } from '../../workbench/worlds/lab-runs.ts';
 import { byteAt, places, type RocePeerCard, sizes } from './fixtures/roce-peer.ts';
 
 const program = join(import.meta.dirname, 'fixtures/roce-peer.ts');

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { RunningProgram } from '../../workbench/worlds/running-program.ts';
 import { ShortcutWorld } from './shortcut/shortcut-world.ts';
-import { RunningProgram } from './steering/running-program.ts';
 
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;
 

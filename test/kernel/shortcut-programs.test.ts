@@ -5,8 +5,8 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { RunningProgram } from '../../workbench/worlds/running-program.ts';
 import { ShortcutWorld } from './shortcut/shortcut-world.ts';
-import { RunningProgram } from './steering/running-program.ts';
 
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;
 const peer = join(import.meta.dirname, 'shortcut/http-peer.ts');

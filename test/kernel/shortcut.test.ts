@@ -6,7 +6,8 @@ import { dirname } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
 import { parseRules, Steering } from '../../src/steering/index.ts';
-import { attachedTo, bpfNames, eventually } from './fixtures/kernel-objects.ts';
+import { eventually } from '../../workbench/worlds/eventually.ts';
+import { attachedTo, bpfNames } from './fixtures/kernel-objects.ts';
 import { ShortcutWorld } from './shortcut/shortcut-world.ts';
 
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;

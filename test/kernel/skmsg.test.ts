@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { UsageError } from '../../src/errors.ts';
-import { eventually } from './fixtures/kernel-objects.ts';
+import { eventually } from '../../workbench/worlds/eventually.ts';
+import { RunningProgram } from '../../workbench/worlds/running-program.ts';
 import { SERVER_PORT, SkmsgWorld } from './skmsg/skmsg-world.ts';
-import { RunningProgram } from './steering/running-program.ts';
 
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;
 

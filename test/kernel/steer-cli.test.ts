@@ -8,9 +8,9 @@ import { exitCode } from '../../src/cli/exit-code.ts';
 import { type Outcome, runCaptured } from '../../src/cli/fixtures/captured-world.ts';
 import { type Host, Lab } from '../../src/lab/index.ts';
 import { removeInstance } from '../../src/steering/index.ts';
-import { command } from './proxy/daemon-process.ts';
-import { RunningProgram } from './steering/running-program.ts';
-import { temporaryFolder } from './steering/temporary-folder.ts';
+import { command } from '../../workbench/worlds/daemon-process.ts';
+import { RunningProgram } from '../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../workbench/worlds/temporary-folder.ts';
 
 const instance = `steer-cli-${process.pid}`;
 const folder = `/sys/fs/bpf/millrace/${instance}`;

@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
 import { type Host, Lab } from '../../src/lab/index.ts';
 import { makeLabCertificates } from '../../src/tls/lab-ca.ts';
-import { sweepDeadTests, temporaryRunDir } from './fixtures/lab-world.ts';
+import { sweepDeadTests, temporaryRunDir } from '../../workbench/worlds/lab-runs.ts';
 import type { PeerJob, PeerNews } from './fixtures/vortex-peer.ts';
 
 const program = join(import.meta.dirname, 'fixtures/vortex-peer.ts');

@@ -7,7 +7,7 @@ import { MillraceError } from '../../src/errors.ts';
 import { type Host, Lab } from '../../src/lab/index.ts';
 import type { DaemonStatus } from '../../src/status/index.ts';
 import { removeInstance } from '../../src/steering/index.ts';
-import { LabDaemon } from '../worlds/index.ts';
+import { DaemonProcess, daemonSettings } from '../worlds/index.ts';
 import { HaproxyPair } from './proxy-haproxy.ts';
 import type { PeerHosts, ServerAddress } from './steer-peers.ts';
 
@@ -35,7 +35,7 @@ export class ProxyWorld implements PeerHosts, AsyncDisposable {
   readonly server: Host;
   /** Who carries, by path, one process a host. */
   readonly pids: Readonly<Record<ProxyPath, readonly number[]>>;
-  readonly #daemon: LabDaemon;
+  readonly #daemon: DaemonProcess;
   readonly #undo: AsyncDisposableStack;
 
   static async create({ wire, signal }: ProxyWorldOptions): Promise<ProxyWorld> {
@@ -44,9 +44,14 @@ export class ProxyWorld implements PeerHosts, AsyncDisposable {
     undo.defer(() => rm(folder, { recursive: true, force: true }));
     const lab = undo.use(await Lab.create({ hosts: ['client', 'server'], signal }));
     const [client, server] = [lab.host('client'), lab.host('server')];
-    const start = async (host: Host, peer: Host): Promise<LabDaemon> => {
-      const config = { rules: [`connect to ${server.ipv4}:${serverPorts.carried}`], log: { level: 'warn' } };
-      const daemon = await LabDaemon.start({ host, peers: [peer], folder, devices: [`soft-${wire}`], config });
+    const start = async (host: Host, peer: Host): Promise<DaemonProcess> => {
+      const settings = {
+        ...daemonSettings({ host, peers: [peer], folder, devices: [`soft-${wire}`] }),
+        rules: [`connect to ${server.ipv4}:${serverPorts.carried}`],
+        log: { level: 'warn' },
+        drainSeconds: 1,
+      };
+      const daemon = await DaemonProcess.start(host, folder, settings);
       // Should it not live to do it.
       undo.defer(() => void removeInstance(daemon.instance));
       return undo.use(daemon);
@@ -58,7 +63,7 @@ export class ProxyWorld implements PeerHosts, AsyncDisposable {
     ];
     const haproxy = undo.use(await HaproxyPair.start(hops, folder, signal));
     const pids = {
-      carried: daemons.flatMap(({ child }) => child.pid ?? []),
+      carried: daemons.map(({ pid }) => pid),
       plain: [],
       haproxy: haproxy.pids,
     };
@@ -68,7 +73,7 @@ export class ProxyWorld implements PeerHosts, AsyncDisposable {
   private constructor(
     wire: Wire,
     { client, server }: PeerHosts,
-    daemon: LabDaemon,
+    daemon: DaemonProcess,
     pids: ProxyWorld['pids'],
     undo: AsyncDisposableStack,
   ) {

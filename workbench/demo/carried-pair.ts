@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { MillraceError } from '../../src/errors.ts';
 import { findProgram, type Host } from '../../src/lab/index.ts';
 import { makeLabCertificates } from '../../src/tls/index.ts';
-import { LabDaemon } from '../worlds/index.ts';
+import { DaemonProcess, daemonSettings } from '../worlds/index.ts';
 
 const POLL_MS = 50;
 const CONNECT_MS = 15_000;
@@ -20,8 +20,8 @@ interface CarriedPairOptions {
 }
 
 export class CarriedPair implements AsyncDisposable {
-  readonly client: LabDaemon;
-  readonly server: LabDaemon;
+  readonly client: DaemonProcess;
+  readonly server: DaemonProcess;
   readonly #undo: AsyncDisposableStack;
 
   static async start(options: CarriedPairOptions): Promise<CarriedPair> {
@@ -40,10 +40,11 @@ export class CarriedPair implements AsyncDisposable {
       caDays: 2,
       signal,
     });
-    const start = async (host: Host, peer: Host): Promise<LabDaemon> => {
+    const start = async (host: Host, peer: Host): Promise<DaemonProcess> => {
       const own = nodes.find(({ name }) => name === host.name);
       const certificates = own === undefined ? {} : { certificates: { ca, cert: own.cert, key: own.key } };
-      return undo.use(await LabDaemon.start({ host, peers: [peer], folder, devices, ...certificates }));
+      const settings = daemonSettings({ host, peers: [peer], folder, devices, ...certificates });
+      return undo.use(await DaemonProcess.start(host, folder, { ...settings, drainSeconds: 1 }));
     };
     const [one, other] = await Promise.allSettled([start(client, server), start(server, client)]);
     if (one.status === 'rejected') throw one.reason;
@@ -51,7 +52,7 @@ export class CarriedPair implements AsyncDisposable {
     return new CarriedPair(one.value, other.value, undo.move());
   }
 
-  private constructor(client: LabDaemon, server: LabDaemon, undo: AsyncDisposableStack) {
+  private constructor(client: DaemonProcess, server: DaemonProcess, undo: AsyncDisposableStack) {
     this.client = client;
     this.server = server;
     this.#undo = undo;

@@ -1,7 +1,6 @@
 // The logs of the daemons of a soak: faults explain errors with peers and etcd, and all other errors are failures.
 
-import { createInterface } from 'node:readline';
-import type { LabDaemon } from '../worlds/index.ts';
+import type { DaemonProcess } from '../worlds/index.ts';
 
 interface Line {
   readonly level?: unknown;
@@ -16,10 +15,8 @@ const KEPT_LINES = 50;
 export class DaemonLog {
   readonly unexpected: string[] = [];
 
-  follow(daemon: LabDaemon): void {
-    const { host, child, log } = daemon;
-    for (const line of log) this.#note(host.name, line);
-    if (child.stderr !== null) createInterface(child.stderr).on('line', (line) => this.#note(host.name, line));
+  follow(daemon: DaemonProcess): void {
+    daemon.program.onErrorLine((line) => this.#note(daemon.host.name, line));
   }
 
   #note(host: string, text: string): void {

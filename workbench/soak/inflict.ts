@@ -19,12 +19,12 @@ export async function inflict(
 type Action = (world: SoakWorld, planned: PlannedFault, signal: AbortSignal) => Promise<void>;
 
 const pause: Action = async (world, { host, durationMs }, signal) => {
-  const { child } = world.daemon(host);
-  child.kill('SIGSTOP');
+  const daemon = world.daemon(host);
+  daemon.signal('SIGSTOP');
   try {
     await rest(durationMs, undefined, { signal });
   } finally {
-    child.kill('SIGCONT');
+    daemon.signal('SIGCONT');
   }
 };
 

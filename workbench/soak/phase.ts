@@ -61,9 +61,8 @@ export async function runPhase(world: SoakWorld, options: PhaseOptions): Promise
   world.deviceFaults = wire === 'roce' ? { seed, drop: LOSS } : undefined;
   const traffic = await Promise.all(names.map(async (name) => undo.use(await startTraffic(world, name, options))));
   await Promise.all(names.map((name) => world.startDaemon(name)));
-  const { isTrue: haveSettled, vitals: before } = await until(world, hasSettled(), signal);
-  if (!haveSettled)
-    throw new MillraceError('MILLRACE_ERR_FAILED', 'start a phase: the daemons do not connect and come to rest');
+  const { isTrue: haveSettled, vitals: before } = await vitalsWhen(world, hasSettled(), signal);
+  if (!haveSettled) throw new MillraceError('MILLRACE_ERR_FAILED', 'start a phase: the daemons do not connect and come to rest');
 
   for (const each of traffic) each.start();
   const { faults, failures } = await breakThings(world, options);
@@ -126,7 +125,7 @@ async function breakThings(world: SoakWorld, options: PhaseOptions): Promise<{ f
 }
 
 async function haveMet(world: SoakWorld, signal: AbortSignal): Promise<boolean> {
-  return (await until(world, (all) => all.every(({ isUp }) => isUp), signal)).isTrue;
+  return (await vitalsWhen(world, (all) => all.every(({ isUp }) => isUp), signal)).isTrue;
 }
 
 /** After they have met, daemons still open connections to each other: they have settled after a while without new ones. */
@@ -149,10 +148,11 @@ async function untilQuiet(
 ): Promise<readonly Vitals[]> {
   const isQuiet = (all: readonly Vitals[]): boolean =>
     all.every((now) => leaks(before.find(({ host }) => host === now.host) ?? now, now).length === 0);
-  return (await until(world, isQuiet, signal)).vitals;
+  return (await vitalsWhen(world, isQuiet, signal)).vitals;
 }
 
-async function until(
+/** The vitals of all daemons, when that is true of them or too much time has passed. */
+async function vitalsWhen(
   world: SoakWorld,
   isTrue: (all: readonly Vitals[]) => boolean,
   signal: AbortSignal,

@@ -1,6 +1,6 @@
 // The plan of faults as plain data: what breaks, in which order, for how long. It follows from the seed.
 
-import { Random } from './random.ts';
+import { Random } from '../worlds/index.ts';
 
 export const faultKinds = [
   'wire cut',

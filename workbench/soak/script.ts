@@ -1,6 +1,6 @@
 // The script of a connection, as steps that both ends know in advance: it follows from the behaviour and a seed.
 
-import { Random } from './random.ts';
+import { Random } from '../worlds/index.ts';
 
 export const behaviours = [
   'bulk',

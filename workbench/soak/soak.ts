@@ -1,8 +1,8 @@
 // The soak: connections of every behaviour between two hosts while everything between them breaks, one wire after the other.
 
+import { Random } from '../worlds/index.ts';
 import { type PhaseReport, runPhase, type Wire } from './phase.ts';
 import { type Fault, faultKinds, planFaults } from './plan.ts';
-import { Random } from './random.ts';
 import { channelSettings, SoakWorld } from './world.ts';
 
 /** Phases shorter than this have their faults closer together. */

@@ -6,9 +6,9 @@ import { connect, createServer, type Socket } from 'node:net';
 import { constants, setPriority } from 'node:os';
 import { createInterface } from 'node:readline';
 import { setTimeout as rest } from 'node:timers/promises';
+import { Random } from '../worlds/index.ts';
 import { CheckedSocket } from './checked-socket.ts';
 import { call, type Outcome, Stuck, serve } from './conversation.ts';
-import { Random } from './random.ts';
 import { type Behaviour, behaviours } from './script.ts';
 import { newTotals, type TrafficEvent, type TrafficOrders, type TrafficTotals } from './traffic-protocol.ts';
 

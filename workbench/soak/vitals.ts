@@ -1,7 +1,7 @@
 // What a daemon holds, measured before and after the traffic, when both must be the same.
 
 import { readdirSync } from 'node:fs';
-import type { LabDaemon } from '../worlds/index.ts';
+import type { DaemonProcess } from '../worlds/index.ts';
 
 export interface Vitals {
   readonly host: string;
@@ -24,7 +24,7 @@ const MIB = 1024 * 1024;
 /** The heaps of the main thread and the lanes grow under load and are not returned to the system. */
 const SPARE_RSS_BYTES = 128 * MIB;
 
-export async function vitalsOf(daemon: LabDaemon): Promise<Vitals> {
+export async function vitalsOf(daemon: DaemonProcess): Promise<Vitals> {
   const { peers, lanes, memory, verdicts, pid } = await daemon.api.status();
   const links = peers.flatMap((peer) => peer.links);
   return {

@@ -1,7 +1,6 @@
 // Where a soak happens: two hosts with a daemon each, etcd on a third, a switch between them; and all that can break there.
 
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,9 +8,8 @@ import { promisify } from 'node:util';
 import { type Host, hostIndexOf, Lab, requireTool, switchNamespaceOf } from '../../src/lab/index.ts';
 import { removeInstance } from '../../src/steering/index.ts';
 import { makeLabCertificates } from '../../src/tls/index.ts';
-import { LabDaemon } from '../worlds/index.ts';
+import { DaemonProcess, daemonSettings, Etcd } from '../worlds/index.ts';
 import { DaemonLog } from './daemon-log.ts';
-import { LabEtcd } from './etcd.ts';
 import type { HostName } from './plan.ts';
 
 const run = promisify(execFile);
@@ -23,13 +21,13 @@ const hostNames: readonly HostName[] = ['a', 'b'];
 type Certificates = Awaited<ReturnType<typeof makeLabCertificates>>;
 
 export class SoakWorld implements AsyncDisposable {
-  readonly etcd: LabEtcd;
+  readonly etcd: Etcd;
   readonly log = new DaemonLog();
   readonly #lab: Lab;
   readonly #folder: string;
   readonly #certificates: Certificates;
   readonly #undo: AsyncDisposableStack;
-  readonly #daemons = new Map<HostName, LabDaemon>();
+  readonly #daemons = new Map<HostName, DaemonProcess>();
   /** Of the daemons that are started from now on. */
   devices: readonly string[] = ['soft-shm'];
   /** A soft device's fault plan. */
@@ -43,11 +41,11 @@ export class SoakWorld implements AsyncDisposable {
     const tls = { openssl, folder: join(folder, 'tls'), names: [...hostNames], days: 1, caDays: 2, signal };
     const certificates = await makeLabCertificates(tls);
     const lab = undo.use(await Lab.create({ hosts: [...hostNames, 'store'], signal }));
-    const etcd = undo.use(await LabEtcd.start(lab.host('store'), folder));
+    const etcd = undo.use(await Etcd.start({ host: lab.host('store') }));
     return new SoakWorld(lab, folder, certificates, etcd, undo.move());
   }
 
-  private constructor(lab: Lab, folder: string, certificates: Certificates, etcd: LabEtcd, undo: AsyncDisposableStack) {
+  private constructor(lab: Lab, folder: string, certificates: Certificates, etcd: Etcd, undo: AsyncDisposableStack) {
     this.#lab = lab;
     this.#folder = folder;
     this.#certificates = certificates;
@@ -64,11 +62,11 @@ export class SoakWorld implements AsyncDisposable {
   }
 
   /** Those that run. */
-  get daemons(): readonly LabDaemon[] {
+  get daemons(): readonly DaemonProcess[] {
     return [...this.#daemons.values()];
   }
 
-  daemon(name: HostName): LabDaemon {
+  daemon(name: HostName): DaemonProcess {
     const daemon = this.#daemons.get(name);
     if (daemon === undefined) throw new Error(`no daemon runs in host ${name}`);
     return daemon;
@@ -79,21 +77,27 @@ export class SoakWorld implements AsyncDisposable {
     const { ca, nodes } = this.#certificates;
     const own = nodes.find((node) => node.name === name);
     const faults = this.deviceFaults === undefined ? {} : { MILLRACE_FAULTS: JSON.stringify(this.deviceFaults) };
-    const daemon = await LabDaemon.start({
-      host,
-      peers: [this.host(this.peerOf(name))],
-      folder: this.#folder,
-      devices: this.devices,
-      ...(own !== undefined && { certificates: { ca, cert: own.cert, key: own.key } }),
-      config: { peers: [], etcd: { endpoints: [this.etcd.endpoint], leaseSeconds: 15 }, channel: channelSettings },
-      env: { ...process.env, MILLRACE_ALLOW_BREAK: '1', ...faults },
-    });
+    const settings = {
+      ...daemonSettings({
+        host,
+        peers: [this.host(this.peerOf(name))],
+        folder: this.#folder,
+        devices: this.devices,
+        ...(own !== undefined && { certificates: { ca, cert: own.cert, key: own.key } }),
+      }),
+      peers: [],
+      etcd: { endpoints: [this.etcd.endpoint], leaseSeconds: 15 },
+      channel: channelSettings,
+      drainSeconds: 1,
+    };
+    const env = { ...process.env, MILLRACE_ALLOW_BREAK: '1', ...faults };
+    const daemon = await DaemonProcess.start(host, this.#folder, settings, env);
     this.#daemons.set(name, daemon);
     this.log.follow(daemon);
-    daemon.child.once('exit', (code, killer) => {
+    void daemon.exit().then(() => {
       if (this.#daemons.get(name) !== daemon) return;
       this.#daemons.delete(name);
-      this.log.unexpected.push(`daemon ${name} ended by itself: ${code ?? killer}`);
+      this.log.unexpected.push(`daemon ${name} ended by itself: ${daemon.exitCode ?? 'killed'}`);
     });
   }
 
@@ -102,14 +106,13 @@ export class SoakWorld implements AsyncDisposable {
     const daemon = this.daemon(name);
     this.#daemons.delete(name);
     await daemon.stop();
-    return daemon.child.exitCode;
+    return daemon.exitCode;
   }
 
   async killDaemon(name: HostName): Promise<void> {
-    const { child } = this.daemon(name);
+    const daemon = this.daemon(name);
     this.#daemons.delete(name);
-    const exited = once(child, 'exit');
-    if (child.kill('SIGKILL')) await exited;
+    await daemon.kill();
   }
 
   /** As if the host's cable were drawn: the switch's end goes down. */

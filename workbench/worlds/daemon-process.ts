@@ -1,20 +1,24 @@
-// A daemon in a lab's host, as a process of its own: `millrace up` with a config made for it.
+// `millrace up` as a process in a host of a lab: started as people start it, asked over its socket, and looked at through what it
+// pins.
 
-import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
-import { stringify } from 'yaml';
 import { MillraceError } from '../../src/errors.ts';
 import type { Host } from '../../src/lab/index.ts';
 import { ApiClient } from '../../src/server/index.ts';
-import { findCgroup2Mount } from '../../src/system/index.ts';
+import type { ConnectionStatus, DaemonStatus, PeerStatus } from '../../src/status/index.ts';
+import { eventually } from './eventually.ts';
+import { instanceOf, PinnedInstance } from './pinned-instance.ts';
+import { RunningProgram } from './running-program.ts';
 
-const program = new URL('../../src/cli/bin.ts', import.meta.url).pathname;
+export const command = join(import.meta.dirname, '../../millrace');
+/** It drains first. */
 const STOP_MS = 15_000;
 
-export interface LabDaemonOptions {
+/** Keys of the config file. */
+export type Settings = Readonly<Record<string, unknown>>;
+
+export interface DaemonOptions {
   readonly host: Host;
   readonly peers: readonly Host[];
   /** Where the config, the sockets and the shared memory's meeting place are. All daemons that are to meet need the same. */
@@ -22,96 +26,149 @@ export interface LabDaemonOptions {
   readonly devices: readonly string[];
   /** Files as `millrace peer cert` makes them; without them the daemons trust the lab's network. */
   readonly certificates?: { readonly ca: string; readonly cert: string; readonly key: string };
-  /** Further keys of the config, over what is made here. */
-  readonly config?: Readonly<Record<string, unknown>>;
-  readonly env?: NodeJS.ProcessEnv;
 }
 
-export class LabDaemon implements AsyncDisposable {
-  readonly host: Host;
-  readonly instance: string;
-  readonly socketPath: string;
-  readonly configPath: string;
-  readonly api: ApiClient;
-  readonly child: ChildProcess;
-  readonly #exited: Promise<unknown>;
-  readonly #said: string[] = [];
-
-  /** Resolves when it is ready; its peers may not be. */
-  static async start(options: LabDaemonOptions): Promise<LabDaemon> {
-    const daemon = new LabDaemon(options);
-    await daemon.#ready();
-    return daemon;
-  }
-
-  private constructor(options: LabDaemonOptions) {
-    const { host, folder, env = process.env } = options;
-    this.host = host;
-    this.instance = `${host.labId}-${host.name}`;
-    this.socketPath = join(folder, `${host.name}.sock`);
-    this.configPath = join(folder, `${host.name}.yaml`);
-    writeFileSync(this.configPath, stringify(configOf(options, this.instance, this.socketPath)));
-    this.child = host.spawn(process.execPath, [program, 'up', '--config', this.configPath, '--json'], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env,
-    });
-    this.#exited = once(this.child, 'exit');
-    this.api = new ApiClient({ socketPath: this.socketPath });
-    const { stderr } = this.child;
-    if (stderr !== null) createInterface(stderr).on('line', (line) => this.#note(line));
-  }
-
-  /** The last lines of its log. */
-  get log(): readonly string[] {
-    return this.#said;
-  }
-
-  /** Waits until it drains and ends; a daemon that does not is killed. */
-  async stop(): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
-    this.child.kill('SIGTERM');
-    const timer = setTimeout(() => this.child.kill('SIGKILL'), STOP_MS);
-    await this.#exited;
-    clearTimeout(timer);
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.stop();
-  }
-
-  #note(line: string): void {
-    this.#said.push(line);
-    if (this.#said.length > 200) this.#said.shift();
-  }
-
-  async #ready(): Promise<void> {
-    const { stdout } = this.child;
-    if (stdout === null) throw new MillraceError('MILLRACE_ERR_FAILED', 'start a daemon: no standard output');
-    for await (const line of createInterface(stdout)) {
-      if (!line.includes('"ready"')) continue;
-      stdout.resume();
-      return;
-    }
-    const reason = this.#said.slice(-3).join(' ');
-    throw new MillraceError('MILLRACE_ERR_FAILED', `start a daemon in host ${this.host.name}: it ended. ${reason}`);
-  }
-}
-
-function configOf(options: LabDaemonOptions, instance: string, socket: string): object {
-  const { host, peers, folder, devices, certificates, config = {} } = options;
+/** What stands in the config of a daemon that carries all connections to its peers. */
+export function daemonSettings({ host, peers, folder, devices, certificates }: DaemonOptions): Settings {
   return {
     node: host.name,
-    instance,
-    cgroup: host.cgroup.slice((findCgroup2Mount() ?? '').length),
+    instance: instanceOf(host),
+    cgroup: host.cgroup,
     listen: { addresses: [host.ipv4, host.ipv6] },
-    rules: peers.flatMap(({ ipv4, ipv6 }) => [`connect to ${ipv4}`, `connect to ${ipv6}`]),
+    rules: peers.flatMap(carryEverything),
     peers: peers.map(({ name, ipv4 }) => ({ name, address: ipv4 })),
     ...(certificates === undefined ? { insecure: true } : { tls: certificates }),
     devices,
     device: { address: host.ipv4, runtimeDir: join(folder, 'soft') },
-    api: { socket, http: false },
-    log: { level: 'info', format: 'json' },
-    drainSeconds: 1,
-    ...config,
+    api: { socket: socketOf(host, folder), http: false },
+    log: { format: 'json' },
   };
+}
+
+/** Rules by which all connections to a host are carried. */
+export function carryEverything(to: Host): readonly string[] {
+  return [`connect to ${to.ipv4}`, `connect to ${to.ipv6}`];
+}
+
+/** The same, past the kernel's TCP between a program and its daemon. */
+export function redirectEverything(to: Host): readonly string[] {
+  return carryEverything(to).map((rule) => `${rule} redirect`);
+}
+
+export class DaemonProcess extends PinnedInstance implements AsyncDisposable {
+  readonly host: Host;
+  readonly configFile: string;
+  readonly socketPath: string;
+  readonly api: ApiClient;
+  readonly program: RunningProgram;
+
+  /** Resolves when it is ready; its peers may not be. */
+  static async start(
+    host: Host,
+    folder: string,
+    settings: Settings,
+    env: NodeJS.ProcessEnv = process.env,
+  ): Promise<DaemonProcess> {
+    const daemon = new DaemonProcess(host, folder, settings, env);
+    try {
+      await daemon.program.line(/"event":"ready"/);
+      return daemon;
+    } catch (error) {
+      await daemon.program.close();
+      throw error;
+    }
+  }
+
+  private constructor(host: Host, folder: string, settings: Settings, env: NodeJS.ProcessEnv) {
+    super(instanceOf(host));
+    this.host = host;
+    this.configFile = join(folder, `${host.name}.yaml`);
+    this.socketPath = socketOf(host, folder);
+    this.api = new ApiClient({ socketPath: this.socketPath });
+    this.configure(settings);
+    this.program = RunningProgram.start(host, command, ['up', '--config', this.configFile, '--json'], { env });
+  }
+
+  /** Writes its file; JSON is YAML, too. It reads the file again when it is told to. */
+  configure(settings: Settings): void {
+    writeFileSync(this.configFile, JSON.stringify(settings, null, 2));
+  }
+
+  get pid(): number {
+    return this.program.pid;
+  }
+
+  get hasExited(): boolean {
+    return this.program.hasExited;
+  }
+
+  get exitCode(): number | null {
+    return this.program.exitCode;
+  }
+
+  /** Its log, a document a line. */
+  get log(): readonly { readonly level: string; readonly msg: string }[] {
+    const lines = this.program.stderr.split('\n').filter((line) => line !== '');
+    return lines.map((line) => JSON.parse(line) as { readonly level: string; readonly msg: string });
+  }
+
+  /** Waits until it has logged a line like that, `count` times in all. */
+  async logged(pattern: RegExp, count = 1): Promise<void> {
+    const matching = (): number => this.log.filter(({ msg }) => pattern.test(msg)).length;
+    await eventually(`${pattern} in the log of ${this.instance}`, () => matching() >= count);
+  }
+
+  status(): Promise<DaemonStatus> {
+    return this.api.status();
+  }
+
+  connections(): Promise<readonly ConnectionStatus[]> {
+    return this.api.connections();
+  }
+
+  /** The only one that it has. */
+  async peer(): Promise<PeerStatus> {
+    const { peers } = await this.status();
+    const [peer, ...others] = peers;
+    if (peer !== undefined && others.length === 0) return peer;
+    throw new MillraceError(
+      'MILLRACE_ERR_FAILED',
+      `the daemon of ${this.host.name} has ${peers.length} peers, not one`,
+    );
+  }
+
+  /** It can carry to its peers. */
+  async peerUp(): Promise<void> {
+    await eventually(`${this.instance} can carry`, async () => {
+      const { peers } = await this.status();
+      return peers.length > 0 && peers.every(({ state }) => state === 'up');
+    });
+  }
+
+  signal(name: NodeJS.Signals): void {
+    this.program.signal(name);
+  }
+
+  async exit(): Promise<void> {
+    await this.program.exit();
+  }
+
+  /** As if the machine had killed it. */
+  async kill(): Promise<void> {
+    this.program.signal('SIGKILL');
+    await this.program.exit();
+  }
+
+  /** Waits until it drains and ends; a daemon that does not is killed. */
+  async stop(): Promise<void> {
+    await this.program.close(STOP_MS);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+}
+
+export function socketOf(host: Host, folder: string): string {
+  return join(folder, `${host.name}.sock`);
 }

@@ -1,4 +1,7 @@
 // Lab hosts with daemons and real programs in them, for tests, benchmarks, soak and demo.
 
-export { LabDaemon } from './daemon-process.ts';
+export { DaemonProcess, daemonSettings } from './daemon-process.ts';
+export { Etcd } from './etcd.ts';
+export { eventually } from './eventually.ts';
+export { Random } from './random.ts';
 export { type RedisFigures, type RedisServer, runRedisBenchmark, startRedis } from './redis.ts';

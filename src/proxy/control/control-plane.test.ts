@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { freePort } from '../../../workbench/worlds/free-port.ts';
 import { parseIpEndpoint } from '../../steering/index.ts';
-import { freePort, Party, type PartyOptions, peer, until } from './fixtures/party.ts';
+import { Party, type PartyOptions, peer } from './fixtures/party.ts';
 import { helloLine, Parrot, RawPeer } from './fixtures/raw-peer.ts';
 import { makeNonce } from './handshake.ts';
 
@@ -62,7 +64,7 @@ describe('the control plane', { concurrency: true }, () => {
     a.plane.setListeners(['10.0.0.1:80', '[fd00::1]:80'].map(parseIpEndpoint));
     a.plane.setListeners(['10.0.0.1:80', '10.0.0.1:81'].map(parseIpEndpoint));
     assert.equal(a.sendLink('b', 3, { qp: 17 }), true);
-    await until('b heard', () => b.news.length === 5);
+    await eventually('b heard', () => b.news.length === 5);
     assert.deepEqual(b.news.splice(0), [
       'a +10.0.0.1:80',
       'a +[fd00::1]:80',
@@ -71,11 +73,11 @@ describe('the control plane', { concurrency: true }, () => {
       'a link 3 {"qp":17}',
     ]);
     assert.equal(b.sendLink('a', 63, { yes: true }), true);
-    await until('a heard', () => a.news.at(-1) === 'b link 63 {"yes":true}');
-    await until('a pulse was felt', () => (b.connectionTo('a')?.roundTripMs ?? -1) >= 0);
+    await eventually('a heard', () => a.news.at(-1) === 'b link 63 {"yes":true}');
+    await eventually('a pulse was felt', () => (b.connectionTo('a')?.roundTripMs ?? -1) >= 0);
     assert.equal(b.connectionTo('a')?.isSecure, false);
     await a.plane.close('draining');
-    await until('b heard bye', () => b.stateOf('a') === 'down');
+    await eventually('b heard bye', () => b.stateOf('a') === 'down');
     assert.deepEqual(b.news, ['a -10.0.0.1:80', 'a -10.0.0.1:81', 'a down: bye: draining']);
     assert.deepEqual([...a.errors, ...b.errors], []);
   });
@@ -89,7 +91,7 @@ describe('the control plane', { concurrency: true }, () => {
       const start = (name: 'a' | 'b', other: 'a' | 'b') =>
         Party.start({ name, peers: [peer(other, ports[other])], port: ports[name] });
       await using early = await start(first, second);
-      if (first === 'a') await until('a failed to dial', () => early.reasonOf('b').startsWith('ECONNREFUSED'));
+      if (first === 'a') await eventually('a failed to dial', () => early.reasonOf('b').startsWith('ECONNREFUSED'));
       else assert.equal(early.stateOf('a'), undefined, 'it waits to be dialed');
       await using late = await start(second, first);
       await Promise.all([early.untilUp(second), late.untilUp(first)]);
@@ -102,7 +104,7 @@ describe('the control plane', { concurrency: true }, () => {
     await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
     a.plane.setListeners(Array.from({ length: 5000 }, (_, index) => parseIpEndpoint(`10.0.0.1:${index + 1}`)));
     await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB });
-    await until('b heard all', () => b.news.filter((line) => line.startsWith('a +')).length === 5000);
+    await eventually('b heard all', () => b.news.filter((line) => line.startsWith('a +')).length === 5000);
   });
 
   test('a daemon that starts again is called again, with what listens here and its new incarnation', async () => {
@@ -113,10 +115,10 @@ describe('the control plane', { concurrency: true }, () => {
     for (const incarnation of incarnations) {
       const hello = { incarnation, lanes: 1, wires: [] };
       await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB, hello });
-      await until('b heard what listens at a', () => b.news.includes('a +10.0.0.1:80'));
+      await eventually('b heard what listens at a', () => b.news.includes('a +10.0.0.1:80'));
       await a.untilUp('b');
     }
-    await until('a heard bye', () => a.stateOf('b') === 'down');
+    await eventually('a heard bye', () => a.stateOf('b') === 'down');
     const once = ['b up 1  dialed', 'b down: bye: shutdown'];
     assert.deepEqual(a.news, [...once, ...once]);
     assert.deepEqual(a.incarnations, incarnations);
@@ -126,14 +128,14 @@ describe('the control plane', { concurrency: true }, () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
     using first = await new RawPeer(b.port).greet('a');
     first.say('{"kind":"announce","endpoints":["10.0.0.1:80"]}\n');
-    await until('the first is up', () => b.news.length === 2);
+    await eventually('the first is up', () => b.news.length === 2);
     using second = await new RawPeer(b.port).greet('a');
-    await until('the second is up', () => b.news.length === 5);
+    await eventually('the second is up', () => b.news.length === 5);
     assert.deepEqual(b.news.slice(2), ['a -10.0.0.1:80', 'a down: the peer connected again', 'a up 1  accepted']);
     assert.match((await first.hear('bye')).reason, /replaced/);
     first.say('{"kind":"announce","endpoints":["10.0.0.1:81"]}\n');
     second.say('{"kind":"announce","endpoints":["10.0.0.1:82"]}\n');
-    await until('only the second counts', () => b.news.length === 6);
+    await eventually('only the second counts', () => b.news.length === 6);
     assert.equal(b.news.at(-1), 'a +10.0.0.1:82');
   });
 
@@ -142,7 +144,7 @@ describe('the control plane', { concurrency: true }, () => {
     const { a, b } = pair;
     b.connectionTo('a')?.refuse('index past the ring');
     assert.equal(b.news.at(-1), 'a down: was refused: index past the ring');
-    await until('both came back', () => b.news.at(-1)?.startsWith('a up') === true);
+    await eventually('both came back', () => b.news.at(-1)?.startsWith('a up') === true);
     await a.untilUp('b');
     assert.ok(a.news.includes('b down: refused this daemon: index past the ring'));
     await a.untilError(/^peer b at 127.0.0.1 port \d+ refused this daemon: index past the ring$/);
@@ -167,7 +169,7 @@ describe('the control plane', { concurrency: true }, () => {
       await Promise.all([a.untilUp('c'), moved.untilUp('a')]);
       a.plane.setPeers(known);
       assert.equal(a.news.at(-1), 'c down: bye: removed from the peers');
-      await until('c heard bye', () => moved.stateOf('a') === 'down');
+      await eventually('c heard bye', () => moved.stateOf('a') === 'down');
     }
     assert.equal(a.stateOf('b'), 'up');
     b.plane.setPeers([peer('a', a.port, '127.0.0.2')]);
@@ -184,13 +186,13 @@ describe('the control plane', { concurrency: true }, () => {
   test('a peer that falls silent is gone, on either side', async () => {
     await using b = await Party.start({ name: 'b', peers: [peer('a', 1)], heartbeatMs: 20, deadMs: 100 });
     using raw = await new RawPeer(b.port).greet('a');
-    await until('it is up', () => b.news.length === 1);
-    await until('it is gone', () => b.news.length === 2);
+    await eventually('it is up', () => b.news.length === 1);
+    await eventually('it is gone', () => b.news.length === 2);
     assert.equal(b.news.at(-1), 'a down: silent for 100 ms');
-    await until('it is hung up on', () => raw.isClosed);
+    await eventually('it is hung up on', () => raw.isClosed);
     await using parrot = await Parrot.start(helloLine('b', { nonce: makeNonce() }));
     await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)], heartbeatMs: 20, deadMs: 100 });
-    await until('it is up, gone, and called again', () => a.news.length >= 3);
+    await eventually('it is up, gone, and called again', () => a.news.length >= 3);
     assert.deepEqual(a.news.slice(0, 3), ['b up 1  dialed', 'b down: silent for 100 ms', 'b up 1  dialed']);
   });
 
@@ -223,8 +225,8 @@ describe('a closed control plane', () => {
       using raw = new RawPeer(b.port);
       a.plane.setPeers([peer('b', b.port), peer('mute', mute.port), peer('nobody', await freePort())]);
       b.connectionTo('a')?.refuse('a reason');
-      await until('the raw peer is connected', () => raw.socket.readyState === 'open');
+      await eventually('the raw peer is connected', () => raw.socket.readyState === 'open');
     }
-    await until('all is given back', () => held() === '');
+    await eventually('all is given back', () => held() === '');
   });
 });

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
 import { connect } from 'node:tls';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { freePort } from '../../../workbench/worlds/free-port.ts';
 import { checkSecurity } from '../../tls/security.ts';
 import type { ControlSecurity } from './control-spec.ts';
 import { CertificateFolder } from './fixtures/certificates.ts';
-import { freePort, insecure, Party, peer, until } from './fixtures/party.ts';
+import { insecure, Party, peer } from './fixtures/party.ts';
 import { helloLine, RawPeer } from './fixtures/raw-peer.ts';
 
 const folder = new CertificateFolder();
@@ -46,7 +48,7 @@ describe('the security of the control connection', () => {
       await Promise.all([a.untilUp('b'), b.untilUp('a')]);
       assert.deepEqual([a.connectionTo('b')?.isSecure, b.connectionTo('a')?.isSecure], [true, true]);
       a.sendLink('b', 0, { over: 'TLS' });
-      await until('b heard', () => b.news.at(-1) === 'a link 0 {"over":"TLS"}');
+      await eventually('b heard', () => b.news.at(-1) === 'a link 0 {"over":"TLS"}');
       assert.deepEqual([...a.errors, ...b.errors], []);
     });
   });
@@ -136,7 +138,7 @@ describe('the security of the control connection', () => {
       a.plane.setSecurity(insecure);
       assert.equal(b.connectionTo('a')?.isSecure, true);
       b.connectionTo('a')?.refuse('to begin anew');
-      await until('b is up without TLS', () => b.stateOf('a') === 'up' && b.connectionTo('a')?.isSecure === false);
+      await eventually('b is up without TLS', () => b.stateOf('a') === 'up' && b.connectionTo('a')?.isSecure === false);
     });
   });
 });

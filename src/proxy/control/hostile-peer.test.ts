@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { describe, test } from 'node:test';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { freePort } from '../../../workbench/worlds/free-port.ts';
 import { MAX_WAITING } from './control-server.ts';
 import { MAX_ENDPOINTS_PER_PEER } from './control-spec.ts';
-import { freePort, Party, peer, until } from './fixtures/party.ts';
+import { Party, peer } from './fixtures/party.ts';
 import { helloLine, Parrot, RawPeer } from './fixtures/raw-peer.ts';
 import { makeNonce } from './handshake.ts';
 
@@ -85,16 +87,16 @@ describe('a hostile peer', { concurrency: true }, () => {
     ] as const) {
       using hostile = await new RawPeer(m.port).greet('a');
       hostile.say(lines({ kind: 'announce', endpoints: ['10.9.9.9:99'] }));
-      await until('it is believed', () => m.news.at(-1) === 'a +10.9.9.9:99');
+      await eventually('it is believed', () => m.news.at(-1) === 'a +10.9.9.9:99');
       hostile.say(words);
       assert.match(await hostile.untilRefused(), reason);
-      await until('it is down', () => m.news.at(-1)?.startsWith('a down: was refused: ') === true);
+      await eventually('it is down', () => m.news.at(-1)?.startsWith('a down: was refused: ') === true);
       assert.ok(m.news.includes('a -10.9.9.9:99'));
       await m.untilError(new RegExp(`^peer a at 127.0.0.1 port 1 was refused: .*${reason.source}`));
       m.news.length = 0;
     }
     honest.say(lines({ kind: 'link', link: 1, body: { still: 'here' } }));
-    await until('the other is heard', () => m.news.at(-1) === 'b link 1 {"still":"here"}');
+    await eventually('the other is heard', () => m.news.at(-1) === 'b link 1 {"still":"here"}');
     assert.equal(m.sendLink('b', 1, { same: true }), true);
     await honest.hear('link');
   });
@@ -123,12 +125,12 @@ describe('a hostile peer', { concurrency: true }, () => {
       socket.write('{');
       socket.resume();
     }
-    await until('most are sent away at once', () => ended >= 2 * MAX_WAITING);
+    await eventually('most are sent away at once', () => ended >= 2 * MAX_WAITING);
     await b.untilError(/more than 64 connections whose peers have not said who they are/);
     let attempts = 0;
     while (b.stateOf('a') !== 'up' && attempts++ < 100) {
       using peerA = new RawPeer(b.port).say(helloLine('a'));
-      await until('it is answered or sent away', () => peerA.isClosed || peerA.heard.includes('nonce'));
+      await eventually('it is answered or sent away', () => peerA.isClosed || peerA.heard.includes('nonce'));
       if (peerA.isClosed) continue;
       peerA.say(lines({ kind: 'proof', nonce: (await peerA.hear('hello')).nonce }));
       await b.untilUp('a');
@@ -147,7 +149,7 @@ describe('a hostile peer', { concurrency: true }, () => {
     ] as const) {
       await using parrot = await Parrot.start(words);
       await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
-      await until(`a says ${reason}`, () => reason.test(a.reasonOf('b')));
+      await eventually(`a says ${reason}`, () => reason.test(a.reasonOf('b')));
       assert.deepEqual([a.stateOf('b'), a.news], ['down', []]);
     }
   });
@@ -160,6 +162,6 @@ describe('a hostile peer', { concurrency: true }, () => {
     assert.match(await slow.untilRefused(), /no hello within 3000 ms/);
     clearInterval(dripping);
     await m.untilError(/a connection from 127.0.0.1 was refused: no hello within 3000 ms/);
-    await until('m gave up on z', () => m.reasonOf('z') === 'no hello within 3000 ms');
+    await eventually('m gave up on z', () => m.reasonOf('z') === 'no hello within 3000 ms');
   });
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { Party, peer, until } from './fixtures/party.ts';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { Party, peer } from './fixtures/party.ts';
 import { helloLine, Parrot } from './fixtures/raw-peer.ts';
 import { makeNonce } from './handshake.ts';
 
@@ -16,7 +17,7 @@ describe('dialing a peer', { concurrency: true }, () => {
     test(`a peer that ${what} is dialed with growing delays`, async () => {
       await using parrot = await Parrot.start(words);
       await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
-      await until('it was called four times', () => parrot.calledMs.length >= 4);
+      await eventually('it was called four times', () => parrot.calledMs.length >= 4);
       const pausesMs = parrot.calledMs.slice(1, 4).map((atMs, index) => atMs - (parrot.calledMs[index] ?? 0));
       // A timer is never early; how late it is depends on what else the machine does. Accepting may
       // be late, too.
@@ -33,7 +34,7 @@ describe('dialing a peer', { concurrency: true }, () => {
       `${helloLine('b', { nonce: makeNonce() })}{"kind":"bye","reason":"starting again"}\n`,
     );
     await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
-    await until('it was up many times', () => a.incarnations.length >= 8);
+    await eventually('it was up many times', () => a.incarnations.length >= 8);
     const firstMs = parrot.calledMs[0] ?? 0;
     const tookMs = (parrot.calledMs[7] ?? 0) - firstMs;
     // With pauses that double it would be nearly eight seconds.
@@ -44,12 +45,12 @@ describe('dialing a peer', { concurrency: true }, () => {
   test('a peer that was removed is not dialed any more', async () => {
     await using parrot = await Parrot.start(refusal);
     await using a = await Party.start({ name: 'a', peers: [peer('b', parrot.port)] });
-    await until('it was called', () => a.stateOf('b') === 'down');
+    await eventually('it was called', () => a.stateOf('b') === 'down');
     a.plane.setPeers([]);
     const { length } = parrot.calledMs;
     await using other = await Parrot.start(refusal);
     a.plane.setPeers([peer('c', other.port)]);
-    await until('the other was called three times', () => other.calledMs.length >= 3);
+    await eventually('the other was called three times', () => other.calledMs.length >= 3);
     assert.equal(parrot.calledMs.length, length);
   });
 });

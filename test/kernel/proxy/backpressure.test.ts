@@ -6,12 +6,12 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { compile } from '../steering/compile.ts';
 import { cpuMs, full, residentBytes, socketBytes } from '../steering/process-figures.ts';
-import { RunningProgram } from '../steering/running-program.ts';
-import { temporaryFolder } from '../steering/temporary-folder.ts';
-import { ProxyWorld } from './proxy-world.ts';
 
 const port = 7400;
 const iperfPort = 5201;

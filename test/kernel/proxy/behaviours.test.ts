@@ -1,10 +1,10 @@
 // Tests that a connection behaves the same when daemons carry it between two hosts as over plain TCP, behaviour by behaviour.
 
 import { after, before, describe } from 'node:test';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
 import { testBehaviours, testCrowds } from '../steering/behaviour-tests.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
-import { ProxyWorld } from './proxy-world.ts';
 
 const program = new BehavioursProgram();
 after(() => program[Symbol.dispose]());

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { readLink } from '../../../src/native/index.ts';
 import { BIG_BYTES } from '../../../src/proxy/big-segments.ts';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
-import { command } from './daemon-process.ts';
-import { ProxyWorld } from './proxy-world.ts';
+import { command } from '../../../workbench/worlds/daemon-process.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
 
 const fixture = join(import.meta.dirname, '../fixtures/loopback-limits.ts');
 const usual = { gsoMaxSize: 65_536, gsoIpv4MaxSize: 65_536 };

@@ -7,14 +7,14 @@ import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { sweepInstances } from '../../../src/steering/index.ts';
-import { remainsOf, sweepDeadTests } from '../fixtures/lab-world.ts';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { remainsOf, sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { type Name, ProxyWorld, type Wire } from '../../../workbench/worlds/proxy-world.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { attachedTo } from '../steering/attached.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import { compile } from '../steering/compile.ts';
-import { RunningProgram } from '../steering/running-program.ts';
-import { temporaryFolder } from '../steering/temporary-folder.ts';
-import { until } from '../steering/world.ts';
-import { type Name, ProxyWorld, type Wire } from './proxy-world.ts';
 
 const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
 const crowdPort = 7300;
@@ -99,7 +99,7 @@ function testDeaths(wire: Wire, victims: readonly Name[]): void {
       assert.equal(again.client, '400 of 400 right');
       assert.equal(world.carried() - before, 400);
       // Not once more than before, either.
-      await until('only the new programs are attached', () =>
+      await eventually('only the new programs are attached', () =>
         isDeepStrictEqual(attachedTo(world[victim].cgroup), attached),
       );
     });
@@ -116,7 +116,7 @@ function testDeaths(wire: Wire, victims: readonly Name[]): void {
       await using sender = RunningProgram.start(world.a, flood, words, { endWith: 'SIGKILL' });
       await receiver.line(/^accepted$/);
       // It says so first, and stops itself then.
-      await until('the receiver stops', () => /\) T /.test(readFileSync(`/proc/${receiver.pid}/stat`, 'utf8')));
+      await eventually('the receiver stops', () => /\) T /.test(readFileSync(`/proc/${receiver.pid}/stat`, 'utf8')));
       receiver.signal('SIGCONT');
       await sleep(100 + Math.random() * 200);
       await world.daemons[victim].kill();
@@ -133,14 +133,14 @@ function testDeaths(wire: Wire, victims: readonly Name[]): void {
     assert.ok(sweepInstances().includes(a.instance));
     assert.equal(a.isPinned, false);
     // The kernel takes its time to let go of them.
-    await until('nothing is attached to a', () => attachedTo(world.a.cgroup).length === 0, detachMs);
+    await eventually('nothing is attached to a', () => attachedTo(world.a.cgroup).length === 0, detachMs);
     const { client } = await program.observe('threads', world.a, server, world.b.ipv4);
     assert.equal(client, '400 of 400 right');
     await restart('a');
     await world.stop();
     assert.equal(b.isPinned, false);
     for (const host of [world.a, world.b]) {
-      await until(`nothing is attached to ${host.name}`, () => attachedTo(host.cgroup).length === 0, detachMs);
+      await eventually(`nothing is attached to ${host.name}`, () => attachedTo(host.cgroup).length === 0, detachMs);
     }
     const left = readdirSync(world.folder.path, { recursive: true, encoding: 'utf8' });
     assert.deepEqual(

@@ -3,11 +3,12 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { Etcd } from '../../../workbench/worlds/etcd.ts';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
-import { RunningProgram } from '../steering/running-program.ts';
-import { until } from '../steering/world.ts';
-import { ProxyWorld } from './proxy-world.ts';
 
 const clientPort = 2379;
 const otherPort = 2389;
@@ -15,29 +16,6 @@ const doorPort = 7300;
 const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
 
 before(sweepDeadTests);
-
-/** In host a, where both daemons reach it. */
-function startEtcd({ a, folder }: ProxyWorld, port: number): RunningProgram {
-  const client = `http://${a.ipv4}:${port}`;
-  const peer = `http://${a.ipv4}:${port + 1}`;
-  const words = [
-    '--data-dir',
-    join(folder.path, `etcd-${port}`),
-    '--log-level',
-    'error',
-    '--listen-client-urls',
-    client,
-    '--advertise-client-urls',
-    client,
-    '--listen-peer-urls',
-    peer,
-    '--initial-advertise-peer-urls',
-    peer,
-    '--initial-cluster',
-    `default=${peer}`,
-  ];
-  return RunningProgram.start(a, 'etcd', words);
-}
 
 test('daemons that know only etcd find each other, carry, and miss one that leaves', async () => {
   using program = new BehavioursProgram();
@@ -50,7 +28,7 @@ test('daemons that know only etcd find each other, carry, and miss one that leav
   const { a, b } = world.daemons;
   // It has no peer, and no way to learn of one.
   for (const daemon of [a, b]) await daemon.logged(/: not-ready: \S/);
-  await using first = startEtcd(world, clientPort);
+  await using first = await Etcd.start({ host: world.a, port: clientPort });
   await world.ready();
   for (const daemon of [a, b]) await daemon.logged(/: ready$/, 2);
   const { name, source } = await world.running('a').peer();
@@ -66,22 +44,22 @@ test('daemons that know only etcd find each other, carry, and miss one that leav
   const words = [holder, world.b.ipv4, String(doorPort), '10', 'once'];
   await using held = RunningProgram.start(world.a, process.execPath, words);
   await held.line(/^held$/);
-  await using _second = startEtcd(world, otherPort);
-  const moved = { ...etcd, endpoints: [`http://${world.a.ipv4}:${otherPort}`] };
+  await using second = await Etcd.start({ host: world.a, port: otherPort });
+  const moved = { ...etcd, endpoints: [second.endpoint] };
   for (const name of ['a', 'b'] as const) {
     const daemon = world.daemons[name];
     daemon.configure({ ...world.settingsOf(name), etcd: moved });
     daemon.signal('SIGHUP');
     await daemon.logged(/reloaded: taken over: etcd$/);
   }
-  await first.close();
+  await first.stop();
   for (const daemon of [a, b]) assert.equal((await daemon.peer()).state, 'up');
   const open = (await a.connections()).filter(({ pid, mode }) => mode === 'carried' && pid === held.pid);
   assert.equal(open.length, 10);
   await held.close();
 
   await b.stop();
-  await until('it is forgotten', async () => (await world.running('a').status()).peers.length === 0);
+  await eventually('it is forgotten', async () => (await world.running('a').status()).peers.length === 0);
   await world.start('b', { etcd: moved });
   await world.ready();
   await world.stop();

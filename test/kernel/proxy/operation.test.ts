@@ -5,15 +5,15 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { ConnectionStatus } from '../../../src/status/daemon-status.ts';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import type { DaemonProcess } from '../../../workbench/worlds/daemon-process.ts';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import { compile } from '../steering/compile.ts';
 import { full } from '../steering/process-figures.ts';
-import { RunningProgram } from '../steering/running-program.ts';
-import { temporaryFolder } from '../steering/temporary-folder.ts';
-import { until } from '../steering/world.ts';
-import type { DaemonProcess } from './daemon-process.ts';
-import { ProxyWorld } from './proxy-world.ts';
 
 const doorPort = 7300;
 const floodPort = 7400;
@@ -49,7 +49,7 @@ describe('operating daemons', { concurrency: false }, () => {
   /** Until host a's daemon carries to no server of host b. */
   async function withdrawn(): Promise<void> {
     const there = `${world.b.ipv4}:${doorPort}`;
-    await until(`${there} is not announced`, () => !world.daemons.a.isAnnounced(there));
+    await eventually(`${there} is not announced`, () => !world.daemons.a.isAnnounced(there));
   }
 
   /** What its daemon knows of the last conversation. */
@@ -68,7 +68,7 @@ describe('operating daemons', { concurrency: false }, () => {
     const lines = a.log.length;
     writeFileSync(a.configFile, 'node: a\nrules: [connect to nowhere]\n');
     a.signal('SIGHUP');
-    await until('it has told so', () => a.log.length > lines);
+    await eventually('it has told so', () => a.log.length > lines);
     const { rules, peers } = await a.status();
     assert.deepEqual([rules, peers.map(({ name }) => name)], [before.rules, ['b']]);
     assert.equal(await converse(), true);
@@ -123,7 +123,7 @@ describe('operating daemons', { concurrency: false }, () => {
       await daemon.logged(reloaded);
     }
     // Lanes are told a moment later.
-    await until('connections are told', async () => {
+    await eventually('connections are told', async () => {
       await converse();
       const isTold = ({ log }: DaemonProcess): boolean => log.some(({ msg }) => msg.endsWith(' opened'));
       return isTold(a) && isTold(b);

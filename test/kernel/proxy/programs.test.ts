@@ -2,12 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld, type Wire } from '../../../workbench/worlds/proxy-world.ts';
+import { World } from '../../../workbench/worlds/world.ts';
 import { type Program, programs } from '../steering/program-list.ts';
 import { tryRedis } from '../steering/programs/redis.ts';
 import { tryRsync } from '../steering/programs/rsync.ts';
-import { World } from '../steering/world.ts';
-import { ProxyWorld, type Wire } from './proxy-world.ts';
 
 before(sweepDeadTests);
 

@@ -5,11 +5,11 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
-import { RunningProgram } from '../steering/running-program.ts';
-import { until } from '../steering/world.ts';
-import { ProxyWorld } from './proxy-world.ts';
 
 const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
 const doorPort = 7300;
@@ -55,7 +55,7 @@ describe('two lanes', { concurrency: false }, () => {
     assert.deepEqual(new Set(listed.map(({ lane }) => lane)), new Set([0, 1]));
     assert.ok(listed.every(({ mode, wire, peer }) => mode === 'carried' && wire === 'shm' && peer === 'b'));
     await held.close();
-    await until('none is left', async () => sum(await lanesOf('a')) + sum(await lanesOf('b')) === 0);
+    await eventually('none is left', async () => sum(await lanesOf('a')) + sum(await lanesOf('b')) === 0);
   });
 
   test(`${openCount} connections at once work, and leave nothing behind`, async (t) => {
@@ -65,7 +65,7 @@ describe('two lanes', { concurrency: false }, () => {
     assert.match(client, new RegExp(`^${openCount} of ${openCount}`));
     const { counters } = await world.daemons.b.status();
     assert.equal(counters.opened - before, openCount);
-    await until('none is left', async () => sum(await lanesOf('a')) + sum(await lanesOf('b')) === 0);
+    await eventually('none is left', async () => sum(await lanesOf('a')) + sum(await lanesOf('b')) === 0);
     await world.stop();
   });
 });

@@ -4,15 +4,15 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import { redirectEverything } from '../../../workbench/worlds/daemon-process.ts';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
-import { redirectEverything } from '../steering/carrying-world.ts';
 import { compile } from '../steering/compile.ts';
 import { isStopped } from '../steering/process-figures.ts';
-import { RunningProgram } from '../steering/running-program.ts';
-import { temporaryFolder } from '../steering/temporary-folder.ts';
-import { until } from '../steering/world.ts';
-import { ProxyWorld } from './proxy-world.ts';
 
 const doorPort = 7300;
 const floodPort = 7400;
@@ -44,7 +44,7 @@ async function carries(world: ProxyWorld): Promise<void> {
   await using sender = RunningProgram.start(world.a, flood, words, { endWith: 'SIGKILL' });
   await receiver.line(/^accepted$/);
   // It stops itself a moment later; a SIGCONT before that is lost.
-  await until('the receiver has stopped', () => isStopped(receiver.pid));
+  await eventually('the receiver has stopped', () => isStopped(receiver.pid));
   receiver.signal('SIGCONT');
   assert.equal(await receiver.line(/./), `${floodBytes} bytes, right`);
   await sender.line(/^offered all/);
@@ -58,7 +58,7 @@ async function longestPacket(world: ProxyWorld, talk: () => Promise<void>): Prom
   const file = join(folder.path, 'talk.pcap');
   const words = ['-q', '-i', 'eth0', '-f', `udp dst port 4791 and src host ${world.a.ipv4}`, '-w', file];
   const watching = RunningProgram.start(world.b, 'dumpcap', words, { endWith: 'SIGINT' });
-  await until('the recording has begun', () => /^File: /m.test(watching.stderr));
+  await eventually('the recording has begun', () => /^File: /m.test(watching.stderr));
   await talk();
   await watching.close();
   const { stdout } = await world.b.run('tshark', ['-r', file, '-T', 'fields', '-e', 'udp.length']);

@@ -7,13 +7,13 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { requireTool } from '../../../src/lab/program.ts';
 import { makeLabCertificates } from '../../../src/tls/lab-ca.ts';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
+import type { Settings } from '../../../workbench/worlds/daemon-process.ts';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
+import type { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
-import type { RunningProgram } from '../steering/running-program.ts';
-import { temporaryFolder } from '../steering/temporary-folder.ts';
-import { until } from '../steering/world.ts';
-import type { Settings } from './daemon-process.ts';
-import { ProxyWorld } from './proxy-world.ts';
 
 const doorPort = 7300;
 
@@ -73,7 +73,7 @@ describe('peers with certificates', { concurrency: false }, () => {
     test(`a peer without the right certificate, but one ${who}, is refused with a line, and plain TCP does its work`, async () => {
       const lines = world.running('a').log.length;
       await using b = await world.start('b', settings());
-      await until('it is told', () =>
+      await eventually('it is told', () =>
         world
           .running('a')
           .log.slice(lines)

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type Host, Lab } from '../../../src/lab/index.ts';
 import { BpfMap } from '../../../src/native/index.ts';
 import { parseRules, Steering } from '../../../src/steering/index.ts';
-import { temporaryRunDir } from '../fixtures/lab-world.ts';
+import { temporaryRunDir } from '../../../workbench/worlds/lab-runs.ts';
 import { FlowProgram } from './flow-program.ts';
 
 export class ShortcutWorld implements AsyncDisposable {

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { dirname } from 'node:path';
 import { type Host, Lab } from '../../../src/lab/index.ts';
 import { parseIpEndpoint, parseRules, type SkmsgPool, Steering } from '../../../src/steering/index.ts';
-import { temporaryRunDir } from '../fixtures/lab-world.ts';
+import { temporaryRunDir } from '../../../workbench/worlds/lab-runs.ts';
 import { FlowProgram } from '../shortcut/flow-program.ts';
 import { LocalCarrier } from './local-carrier.ts';
 

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import type { CarryingWorld } from '../../../workbench/worlds/carrying-world.ts';
 import type { BehavioursProgram } from './behaviours-program.ts';
-import type { CarryingWorld } from './carrying-world.ts';
 import { compare, crowds } from './compare.ts';
 import { connectDifferences } from './differences.ts';
 import { families, Pair } from './pair.ts';

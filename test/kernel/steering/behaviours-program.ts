@@ -5,9 +5,10 @@ import { execFileSync } from 'node:child_process';
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Host } from '../../../src/lab/index.ts';
+import { TIMEOUT_MS } from '../../../workbench/worlds/eventually.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { compile } from './compile.ts';
-import { RunningProgram, TIMEOUT_MS } from './running-program.ts';
-import { temporaryFolder } from './temporary-folder.ts';
 
 const sources = join(import.meta.dirname, 'behaviours');
 

@@ -1,8 +1,8 @@
 // Compares a behaviour over plain TCP with the same one carried: both ends must observe the same, line by line.
 
 import assert from 'node:assert/strict';
+import type { CarryingWorld } from '../../../workbench/worlds/carrying-world.ts';
 import type { Observation } from './behaviours-program.ts';
-import type { CarryingWorld } from './carrying-world.ts';
 import { connectDifferences } from './differences.ts';
 import { comparable, type Family, type Pair } from './pair.ts';
 

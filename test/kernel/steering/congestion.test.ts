@@ -6,10 +6,10 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
-import { ProxyWorld } from '../proxy/proxy-world.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
+import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { compile } from './compile.ts';
-import { temporaryFolder } from './temporary-folder.ts';
 
 before(sweepDeadTests);
 

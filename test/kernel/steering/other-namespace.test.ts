@@ -5,9 +5,9 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { text } from 'node:stream/consumers';
 import { before, test } from 'node:test';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
-import { ProxyWorld } from '../proxy/proxy-world.ts';
-import { RunningProgram } from './running-program.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
 
 const port = 7000;
 

@@ -1,8 +1,8 @@
 // Two pairs of hosts with the same server, one carried and one not: what is tried in both can be compared.
 
+import type { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { World } from '../../../workbench/worlds/world.ts';
 import type { BehavioursProgram, Observation } from './behaviours-program.ts';
-import type { RunningProgram } from './running-program.ts';
-import { World } from './world.ts';
 
 export const families = ['ipv4', 'ipv6'] as const;
 export type Family = (typeof families)[number];

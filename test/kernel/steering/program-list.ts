@@ -1,5 +1,6 @@
 // The programs nobody here wrote that are run over plain TCP and carried, and how many connections each makes.
 
+import type { World } from '../../../workbench/worlds/world.ts';
 import { BehavioursProgram } from './behaviours-program.ts';
 import { tryIperf } from './programs/iperf.ts';
 import { tryNginx } from './programs/nginx.ts';
@@ -7,7 +8,6 @@ import { tryNodeHttp } from './programs/node-http.ts';
 import { tryPostgres } from './programs/postgres.ts';
 import { tryRedis } from './programs/redis.ts';
 import { tryRsync } from './programs/rsync.ts';
-import type { World } from './world.ts';
 
 export interface Program {
   readonly name: string;

@@ -4,10 +4,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
-import { ProxyWorld } from '../proxy/proxy-world.ts';
+import { redirectEverything } from '../../../workbench/worlds/daemon-process.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
 import { BehavioursProgram } from './behaviours-program.ts';
-import { redirectEverything } from './carrying-world.ts';
 import { redirectDifferences } from './differences.ts';
 import { comparable, families, Pair } from './pair.ts';
 import { programs } from './program-list.ts';

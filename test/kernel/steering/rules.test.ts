@@ -6,14 +6,15 @@ import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { sweepDeadTests } from '../fixtures/lab-world.ts';
-import { command, type Settings } from '../proxy/daemon-process.ts';
-import { ProxyWorld } from '../proxy/proxy-world.ts';
+import { command, type Settings } from '../../../workbench/worlds/daemon-process.ts';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { instanceOf } from '../../../workbench/worlds/pinned-instance.ts';
+import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { succeed } from '../../../workbench/worlds/world.ts';
 import { attachedTo } from './attached.ts';
 import { BehavioursProgram } from './behaviours-program.ts';
-import { instanceOf } from './pinned-instance.ts';
-import { RunningProgram } from './running-program.ts';
-import { succeed, until } from './world.ts';
 
 const pins = '/sys/fs/bpf/millrace';
 const proxyPort = 4789;
@@ -43,7 +44,7 @@ describe('a daemon that cannot start says so in one line and leaves nothing', { 
     assert.equal(result.stdout, '');
     const left = existsSync(pins) ? readdirSync(pins).filter((name) => name.includes(instanceOf(world.a))) : [];
     assert.deepEqual(left, []);
-    await until('nothing is attached', () => attachedTo(world.a.cgroup).length === 0, startedMs);
+    await eventually('nothing is attached', () => attachedTo(world.a.cgroup).length === 0, startedMs);
   }
 
   for (const { name, settings, line } of [
@@ -204,7 +205,7 @@ describe('rules decide which connections are carried', { concurrency: false }, (
     const connect = `const socket = require('node:net').connect(7300, '${world.b.ipv4}', () => socket.resetAndDestroy())`;
     await succeed(world.a, process.execPath, ['-e', connect]);
     daemon.signal('SIGCONT');
-    await until('it is counted', async () => (await daemon.status()).counters.resets === before.resets + 1);
+    await eventually('it is counted', async () => (await daemon.status()).counters.resets === before.resets + 1);
     const { accepted, opened } = (await daemon.status()).counters;
     assert.deepEqual([accepted, opened], [before.accepted + 1, before.opened]);
   });

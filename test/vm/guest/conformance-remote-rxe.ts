@@ -8,8 +8,20 @@ import { RemoteEnds } from '../../conformance/remote-ends.ts';
 import { rxeLacks } from './rxe-lacks.ts';
 
 const socketPath = process.argv[2] ?? '';
-const ends = new RemoteEnds(() => UnixGuest.connect(socketPath));
+const ATTEMPTS = 5;
+const ends = new RemoteEnds(connect);
 after(() => ends.close());
+
+/** The first time, the backend still compiles what it runs, which takes long on an emulated processor. */
+function connect(): UnixGuest {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return UnixGuest.connect(socketPath);
+    } catch (error) {
+      if (attempt === ATTEMPTS) throw error;
+    }
+  }
+}
 
 const lacks = {
   ...rxeLacks,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { afterEach, beforeEach, describe, test } from 'node:test';
+import { eventually } from '../../../../workbench/worlds/eventually.ts';
 import { SharedMemory, Socket } from '../../../native/index.ts';
 import { defaultLimits } from '../../backend/policy.ts';
 import { GuestThread } from '../../backend/threads/guest-thread.ts';
@@ -49,7 +50,7 @@ class Fixture {
 
   /** The next program that is served. */
   async served(): Promise<QemuHost> {
-    await until(() => this.specs.length > 0);
+    await eventually('a program has come', () => this.specs.length > 0);
     const spec = this.specs.shift();
     assert.ok(spec);
     return QemuHost.open(spec);
@@ -60,10 +61,6 @@ class Fixture {
     await this.machine.close();
     this.#scratch.close();
   }
-}
-
-async function until(isSo: () => boolean): Promise<void> {
-  while (!isSo()) await new Promise((resolve) => setImmediate(resolve));
 }
 
 const frame = (kind: FrameKind, nonce: number): string => Buffer.from(encodeFrame(kind, nonce)).toString('latin1');
@@ -139,10 +136,10 @@ describe('a virtual machine and its ports', { timeout: 20_000 }, () => {
       fixture.tell({ event: 'VSERPORT_CHANGE', data: { open: true, id: 'port0' } });
       assert.equal(host.takeDoorbell(), true, `before end ${index}`);
       end();
-      await until(() => !host.takeDoorbell());
+      await eventually('the doorbell is taken', () => !host.takeDoorbell());
       assert.equal(fixture.machine.programs, 1, 'its memory is in use until the thread has ended');
       host.close();
-      await until(() => fixture.machine.programs === 0);
+      await eventually('no program is left', () => fixture.machine.programs === 0);
       if (index < 3) assert.match(fixture.heard(0), new RegExp(`${frame('end', 5)}$`, 's'));
     }
   });
@@ -153,7 +150,7 @@ describe('a virtual machine and its ports', { timeout: 20_000 }, () => {
     let before = 0;
     for (let times = 0; times < 3; times++) {
       fixture.say(0, encodeFrame('hello', 8));
-      await until(() => fixture.specs.length > 0);
+      await eventually('a program has come', () => fixture.specs.length > 0);
       const transport = fixture.specs.pop();
       assert.ok(transport);
       const thread = new GuestThread(dying);
@@ -166,13 +163,13 @@ describe('a virtual machine and its ports', { timeout: 20_000 }, () => {
         wait: 'mixed',
       });
       assert.deepEqual([isProtocolError, /it died at once/.test(reason)], [false, true], reason);
-      await until(() => fixture.machine.programs === 0);
+      await eventually('no program is left', () => fixture.machine.programs === 0);
       assert.equal(fixture.heard(0), frame('end', 8));
       assert.equal(thread.isFree, false);
       // The first thread opens descriptors that stay.
       if (times === 0) before = openFds();
     }
-    await until(() => openFds() <= before);
+    await eventually('the descriptors are closed', () => openFds() <= before);
     fixture.say(0, encodeFrame('hello', 9));
     using _host = await fixture.served();
     assert.equal(fixture.heard(0), frame('welcome', 9));
@@ -182,7 +179,7 @@ describe('a virtual machine and its ports', { timeout: 20_000 }, () => {
     fixture.say(0, encodeFrame('hello', 5));
     const host = await fixture.served();
     fixture.monitor.shutdown();
-    await until(() => !host.takeDoorbell());
+    await eventually('the doorbell is taken', () => !host.takeDoorbell());
     host.close();
     await fixture.machine.close();
     assert.equal(fixture.machine.programs, 0);

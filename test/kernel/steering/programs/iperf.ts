@@ -1,8 +1,8 @@
 // iperf3 up, down, both ways and with several streams: that it finishes, and between which addresses it says it ran.
 
 import assert from 'node:assert/strict';
-import { RunningProgram } from '../running-program.ts';
-import type { World } from '../world.ts';
+import { RunningProgram } from '../../../../workbench/worlds/running-program.ts';
+import type { World } from '../../../../workbench/worlds/world.ts';
 
 const port = 5201;
 

@@ -3,9 +3,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { RunningProgram } from '../running-program.ts';
-import { temporaryFolder } from '../temporary-folder.ts';
-import type { World } from '../world.ts';
+import { RunningProgram } from '../../../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../../../workbench/worlds/temporary-folder.ts';
+import type { World } from '../../../../workbench/worlds/world.ts';
 
 const port = 8088;
 const largeBytes = 100 * 1000 * 1000;

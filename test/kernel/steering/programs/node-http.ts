@@ -1,8 +1,8 @@
 // Node's own HTTP/1.1 and HTTP/2 servers and clients: bodies of many sizes echoed over kept connections and many streams.
 
 import { join } from 'node:path';
-import { RunningProgram } from '../running-program.ts';
-import type { World } from '../world.ts';
+import { RunningProgram } from '../../../../workbench/worlds/running-program.ts';
+import type { World } from '../../../../workbench/worlds/world.ts';
 
 const peer = join(import.meta.dirname, 'node-http-peer.ts');
 

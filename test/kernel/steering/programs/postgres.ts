@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, chownSync, existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { RunningProgram } from '../running-program.ts';
-import { temporaryFolder } from '../temporary-folder.ts';
-import type { World } from '../world.ts';
+import { RunningProgram } from '../../../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../../../workbench/worlds/temporary-folder.ts';
+import type { World } from '../../../../workbench/worlds/world.ts';
 
 const port = 5432;
 const rows = 100_000;

@@ -1,9 +1,9 @@
 // redis: a script of redis-cli, a large value and redis-benchmark; what is compared is the answers and the final state.
 
 import { createHash } from 'node:crypto';
-import { RunningProgram } from '../running-program.ts';
-import { temporaryFolder } from '../temporary-folder.ts';
-import type { World } from '../world.ts';
+import { RunningProgram } from '../../../../workbench/worlds/running-program.ts';
+import { temporaryFolder } from '../../../../workbench/worlds/temporary-folder.ts';
+import type { World } from '../../../../workbench/worlds/world.ts';
 
 const port = 6379;
 const requests = 20_000;

@@ -1,11 +1,10 @@
 // Two hosts of a lab with plain TCP between them, and the means to wait for a server in one of them.
 
-import { setTimeout as sleep } from 'node:timers/promises';
-import { type Host, Lab, type ProgramResult } from '../../../src/lab/index.ts';
-import { temporaryRunDir } from '../fixtures/lab-world.ts';
-import { RunningProgram, TIMEOUT_MS } from './running-program.ts';
+import { type Host, Lab, type ProgramResult } from '../../src/lab/index.ts';
+import { eventually, TIMEOUT_MS } from './eventually.ts';
+import { temporaryRunDir } from './lab-runs.ts';
+import { RunningProgram } from './running-program.ts';
 
-const POLL_MS = 10;
 const FIRST_MARKER_PORT = 5901;
 
 export class World implements AsyncDisposable {
@@ -44,12 +43,12 @@ export class World implements AsyncDisposable {
 
   /** Waits until somebody listens on that port of host b, and host a knows. */
   async listening(port: number): Promise<void> {
-    await until(`somebody listens on port ${port} of ${this.b.name}`, async () => {
+    await eventually(`somebody listens on port ${port} of ${this.b.name}`, async () => {
       const { stdout } = await this.b.run('cat', ['/proc/self/net/tcp', '/proc/self/net/tcp6']);
       return isListening(stdout, port);
     });
     const there = `${this.b.ipv4}:${port}`;
-    await until(`${there} is announced to host a`, () => this.isAnnounced(there));
+    await eventually(`${there} is announced to host a`, () => this.isAnnounced(there));
   }
 
   /**
@@ -86,17 +85,4 @@ export async function succeed(host: Host, command: string, args: readonly string
 function isListening(table: string, port: number): boolean {
   const hex = port.toString(16).toUpperCase().padStart(4, '0');
   return new RegExp(`:${hex} [0-9A-F]+:0000 0A `).test(table);
-}
-
-/** Asks again and again. For what the kernel or another program does without telling. */
-export async function until(
-  what: string,
-  isSo: () => Promise<boolean> | boolean,
-  timeoutMs = TIMEOUT_MS,
-): Promise<void> {
-  const endMs = performance.now() + timeoutMs;
-  while (!(await isSo())) {
-    if (performance.now() > endMs) throw new Error(`waited ${timeoutMs} ms for: ${what}`);
-    await sleep(POLL_MS);
-  }
 }

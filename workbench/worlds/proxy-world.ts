@@ -2,15 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
-import { type Host, Lab } from '../../../src/lab/index.ts';
-import { removeInstance } from '../../../src/steering/index.ts';
-import { temporaryRunDir } from '../fixtures/lab-world.ts';
-import { type CarryingWorld, carryEverything } from '../steering/carrying-world.ts';
-import { instanceOf } from '../steering/pinned-instance.ts';
-import { temporaryFolder } from '../steering/temporary-folder.ts';
-import { World } from '../steering/world.ts';
-import { DaemonProcess, type Settings, socketOf } from './daemon-process.ts';
+import { type Host, Lab } from '../../src/lab/index.ts';
+import { removeInstance } from '../../src/steering/index.ts';
+import type { CarryingWorld } from './carrying-world.ts';
+import { carryEverything, DaemonProcess, daemonSettings, type Settings, socketOf } from './daemon-process.ts';
+import { temporaryRunDir } from './lab-runs.ts';
+import { instanceOf } from './pinned-instance.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+import { World } from './world.ts';
 
 export type Wire = 'shm' | 'roce' | 'tcp';
 export type Name = 'a' | 'b';
@@ -73,20 +72,9 @@ export class ProxyWorld extends World implements CarryingWorld {
   /** What stands in the config of the daemon of that host. */
   settingsOf(name: Name): Settings {
     const [host, peer] = name === 'a' ? [this.a, this.b] : [this.b, this.a];
-    return {
-      node: host.name,
-      instance: instanceOf(host),
-      cgroup: host.cgroup,
-      listen: { addresses: [host.ipv4, host.ipv6] },
-      rules: this.#rules(peer),
-      peers: [{ name: peer.name, address: peer.ipv4 }],
-      insecure: true,
-      devices: [`soft-${this.wire}`],
-      device: { runtimeDir: join(this.folder.path, 'soft') },
-      api: { socket: socketOf(host, this.folder.path), http: false },
-      log: { format: 'json' },
-      ...this.#more(name),
-    };
+    const devices = [`soft-${this.wire}`];
+    const settings = daemonSettings({ host, peers: [peer], folder: this.folder.path, devices });
+    return { ...settings, rules: this.#rules(peer), ...this.#more(name) };
   }
 
   /** Also in place of one that is gone. */

@@ -3,12 +3,13 @@
 import type { ChildProcess, SpawnOptions } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import type { Host } from '../../../src/lab/index.ts';
+import type { Host } from '../../src/lab/index.ts';
+import { TIMEOUT_MS } from './eventually.ts';
 
-/** For everything that a test waits for; nothing here takes longer on a busy machine. */
-export const TIMEOUT_MS = 20_000;
 /** After this a program that was asked to end is killed. */
 const GRACE_MS = 5000;
+/** A daemon of a soak says a lot. */
+const KEPT_CHARS = 4_000_000;
 
 export interface StartOptions extends Omit<SpawnOptions, 'stdio'> {
   readonly endWith?: NodeJS.Signals;
@@ -25,6 +26,7 @@ export class RunningProgram implements AsyncDisposable {
   readonly #exit: Promise<unknown>;
   #news = Promise.withResolvers<void>();
   #hasExited = false;
+  readonly #listeners: ((line: string) => void)[] = [];
   #stderr = '';
 
   static start(host: Host, command: string, args: readonly string[], options: StartOptions = {}): RunningProgram {
@@ -46,10 +48,7 @@ export class RunningProgram implements AsyncDisposable {
       this.#lines.push(line);
       this.#tell();
     });
-    child.stderr.on('data', (chunk: Buffer) => {
-      this.#stderr += chunk.toString();
-      this.#tell();
-    });
+    createInterface({ input: child.stderr }).on('line', (line) => this.#hear(line));
     this.#exit = once(child, 'exit').then(() => {
       this.#hasExited = true;
       this.#tell();
@@ -61,8 +60,23 @@ export class RunningProgram implements AsyncDisposable {
     this.#news = Promise.withResolvers();
   }
 
+  /** The end of what it said there. */
   get stderr(): string {
     return this.#stderr;
+  }
+
+  /** Told each line of standard error, those before now as well. */
+  onErrorLine(listener: (line: string) => void): void {
+    for (const line of this.#stderr.split('\n')) if (line !== '') listener(line);
+    this.#listeners.push(listener);
+  }
+
+  #hear(line: string): void {
+    this.#stderr += `${line}\n`;
+    if (this.#stderr.length > KEPT_CHARS)
+      this.#stderr = this.#stderr.slice(this.#stderr.indexOf('\n', KEPT_CHARS / 2) + 1);
+    for (const listener of this.#listeners) listener(line);
+    this.#tell();
   }
 
   get hasExited(): boolean {
@@ -113,10 +127,10 @@ export class RunningProgram implements AsyncDisposable {
     await this.#exit;
   }
 
-  async close(): Promise<void> {
+  async close(graceMs: number = GRACE_MS): Promise<void> {
     if (this.#hasExited) return;
     this.#child.kill(this.#endWith);
-    const killer = setTimeout(() => this.#child.kill('SIGKILL'), GRACE_MS);
+    const killer = setTimeout(() => this.#child.kill('SIGKILL'), graceMs);
     await this.#exit;
     clearTimeout(killer);
   }
