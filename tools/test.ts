@@ -41,16 +41,15 @@ const longest = [
   'src/providers/soft/faults.test.ts',
   'test/kernel/proxy/programs.test.ts',
   'test/kernel/proxy/behaviours.test.ts',
-  'test/kernel/steering/programs.test.ts',
-  'test/kernel/steering/behaviours.test.ts',
-  'test/vm/ibverbs.test.ts',
-  'test/vm/remoting.test.ts',
-  'test/vm/roce.test.ts',
-  'test/vm/proxy.test.ts',
+  'test/kernel/steering/redirect.test.ts',
+  'test/vm/providers/ibverbs.test.ts',
+  'test/vm/remoting/remoting.test.ts',
+  'test/vm/providers/roce.test.ts',
+  'test/vm/proxy/proxy.test.ts',
 ];
 
 function tiers(): Tier[] {
-  const sanitized = ['src/native/*.test.ts', 'test/kernel/bpf*.test.ts'];
+  const sanitized = ['src/native/*.test.ts', 'test/kernel/native/bpf*.test.ts'];
   return [
     { name: 'unit', files: filesOf('{src,workbench,tools}/**/*.test.ts'), slots: 2 },
     { name: 'sanitizer', files: filesOf(...sanitized), slots: 2, env: sanitizerEnvironment() },
@@ -81,17 +80,7 @@ function sanitizerEnvironment(): Record<string, string> {
 const alonePattern = /^\/\/ Runs alone: /m;
 const HEAD_BYTES = 1000;
 
-/** These have another owner for the moment. */
-const aloneForNow = [
-  'test/kernel/shortcut.test.ts',
-  'test/kernel/shortcut-redirect.test.ts',
-  'test/kernel/skmsg.test.ts',
-  'test/kernel/steer-cli.test.ts',
-  'test/kernel/steering/backpressure.test.ts',
-];
-
 function runsAlone(file: string): boolean {
-  if (aloneForNow.includes(file)) return true;
   return alonePattern.test(readFileSync(file, 'utf8').slice(0, HEAD_BYTES));
 }
 

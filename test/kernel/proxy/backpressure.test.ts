@@ -18,7 +18,7 @@ const iperfPort = 5201;
 const offeredBytes = 1_000_000_000;
 const mostHeldBytes = 32 * 1024 * 1024;
 /** How long the receiver stays stopped after everything between the two is full. MILLRACE_STALL_MS changes it. */
-const stallMs = { shm: 10_000, roce: 2000 };
+const stallMs = { shm: 3000, roce: 2000 };
 /** Of one core. Both daemons also tell several times a second that they are alive. */
 const mostCpuShare = 0.1;
 const leastSpeedShare = 0.8;

@@ -10,7 +10,7 @@ import { command } from '../../../workbench/worlds/daemon-process.ts';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
 
-const fixture = join(import.meta.dirname, '../fixtures/loopback-limits.ts');
+const fixture = join(import.meta.dirname, 'loopback-limits.ts');
 const usual = { gsoMaxSize: 65_536, gsoIpv4MaxSize: 65_536 };
 const big = { gsoMaxSize: BIG_BYTES, gsoIpv4MaxSize: BIG_BYTES };
 

@@ -12,7 +12,7 @@ import { remainsOf, sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts
 import { type Name, ProxyWorld, type Wire } from '../../../workbench/worlds/proxy-world.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
 import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
-import { attachedTo } from '../steering/attached.ts';
+import { attachedTo } from '../native/kernel-objects.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import { compile } from '../steering/compile.ts';
 

@@ -1,5 +1,4 @@
 // Tests that the leg between a program and the daemon is not paced, and that nobody else's connection is changed.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';

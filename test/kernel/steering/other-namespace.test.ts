@@ -1,5 +1,4 @@
 // A program in a network namespace of its own, as in a container: steered by its cgroup, carried by the host's daemon.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

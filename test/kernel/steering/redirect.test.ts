@@ -1,6 +1,5 @@
 // Tests of `connect` with `redirect`: what event loops need is as over plain TCP, programs built on them run unchanged, and
 // what differs is known.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

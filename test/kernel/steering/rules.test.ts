@@ -1,5 +1,4 @@
 // Tests of rules from outside: wrong ones leave nothing behind, first match decides, and changes under load lose nothing.
-// Runs beside other files: it mostly waits.
 
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
@@ -13,7 +12,7 @@ import { instanceOf } from '../../../workbench/worlds/pinned-instance.ts';
 import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
 import { succeed } from '../../../workbench/worlds/world.ts';
-import { attachedTo } from './attached.ts';
+import { attachedTo } from '../native/kernel-objects.ts';
 import { BehavioursProgram } from './behaviours-program.ts';
 
 const pins = '/sys/fs/bpf/millrace';

@@ -1,0 +1,118 @@
+// Two guests on one cable, each with a daemon and the kernel's RDMA device: what the tests of the proxy on rxe happen in.
+
+import assert from 'node:assert/strict';
+import { parseConfig } from '../../../src/config/index.ts';
+import { type Guest, GuestPair } from '../../../src/lab/vm/index.ts';
+import type { DaemonStatus } from '../../../src/status/daemon-status.ts';
+import type { LinkEvent } from '../../../src/status/events.ts';
+import { buildArchive, compiledWords, unpackArchive } from '../guest-archive.ts';
+import { GuestProgram } from '../guest-program.ts';
+
+const programs = ['test/vm/guest/proxy-daemon.ts', 'test/vm/guest/proxy-traffic.ts', 'src/lane/worker.ts'];
+const configPath = '/tmp/proxy.json';
+
+export type Name = 'a' | 'b';
+export const names = ['a', 'b'] as const;
+/** What programs call, and where daemons meet. */
+export const addresses = { a: ['10.78.0.1', 'fd78::1'], b: ['10.78.0.2', 'fd78::2'] } as const;
+/** Only RDMA goes by these: they can be cut off alone. */
+export const rdmaAddresses = { a: '10.79.0.1', b: '10.79.0.2' } as const;
+
+export class ProxyGuests implements AsyncDisposable {
+  readonly #pair: GuestPair;
+  readonly #daemons = new Map<Name, GuestProgram>();
+
+  /** Without daemons. */
+  static async boot(): Promise<ProxyGuests> {
+    using archive = buildArchive(programs);
+    const pair = await GuestPair.boot({ mtu: 4300, memoryMb: 768, cpus: 1 });
+    const guests = new ProxyGuests(pair);
+    const prepare = async (name: Name): Promise<void> => {
+      const guest = guests.guest(name);
+      await unpackArchive(guest, archive);
+      await guest.addRxe({ device: 'eth0', address: [`${rdmaAddresses[name]}/24`] });
+    };
+    await Promise.all(names.map(prepare));
+    return guests;
+  }
+
+  private constructor(pair: GuestPair) {
+    this.#pair = pair;
+  }
+
+  guest(name: Name): Guest {
+    return this.#pair.guests[name === 'a' ? 0 : 1];
+  }
+
+  daemon(name: Name): GuestProgram {
+    const daemon = this.#daemons.get(name);
+    assert.ok(daemon !== undefined, `there is no daemon in ${name}`);
+    return daemon;
+  }
+
+  async startDaemon(name: Name, devices: readonly string[]): Promise<GuestProgram> {
+    const guest = this.guest(name);
+    const peer = name === 'a' ? 'b' : 'a';
+    const config = parseConfig(JSON.stringify(settings(name, peer, devices)), 'proxy.json', {});
+    await guest.runOk(['sh', '-c', `cat > ${configPath}`], { input: JSON.stringify(config) });
+    const daemon = this.start(name, 'proxy-daemon', configPath);
+    this.#daemons.set(name, daemon);
+    await daemon.told('ready');
+    return daemon;
+  }
+
+  async stopDaemon(name: Name): Promise<void> {
+    const daemon = this.daemon(name);
+    this.#daemons.delete(name);
+    await daemon.signal('TERM');
+    await daemon.exit();
+  }
+
+  /** One of the programs in guest/. */
+  start(name: Name, program: string, ...words: readonly string[]): GuestProgram {
+    return GuestProgram.start(this.guest(name), compiledWords(`test/vm/guest/${program}.ts`, ...words));
+  }
+
+  async status(name: Name): Promise<DaemonStatus> {
+    const daemon = this.daemon(name);
+    const { count } = daemon;
+    await daemon.signal('HUP');
+    return (await daemon.told('status', { after: count })) as DaemonStatus;
+  }
+
+  /** What the daemon carries by when its link comes up; after so many events. */
+  async wireUp(name: Name, after = 0): Promise<string> {
+    const isUp = (data: unknown): boolean => (data as LinkEvent).state === 'up';
+    return ((await this.daemon(name).told('link', { after, isWanted: isUp })) as LinkEvent).wire;
+  }
+
+  /** Waits until a daemon has heard from its peer of so many servers. */
+  async announced(name: Name, servers: number): Promise<void> {
+    for (;;) {
+      const { peers } = await this.status(name);
+      if (peers.every(({ state, listeners }) => state === 'up' && listeners >= servers)) return;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#pair.close();
+  }
+}
+
+/** Everything takes ten times as long in a guest, and longer on a busy machine: nobody is to be given up for that. */
+function settings(name: Name, peer: Name, devices: readonly string[]): object {
+  return {
+    node: name,
+    listen: { addresses: addresses[name] },
+    rules: addresses[peer].map((address) => `connect to ${address}`),
+    peers: [{ name: peer, address: addresses[peer][0] }],
+    insecure: true,
+    devices,
+    // After the link-local address and the one that programs call; those of IPv6 come last.
+    device: { gidIndex: 2 },
+    lanes: 1,
+    channel: { windowBytes: '256KiB', deadMs: 20_000, recoverySeconds: 60 },
+    // Enough to have a lot under way, and little to wait for at the end.
+    socketBufferBytes: '128KiB',
+  };
+}
