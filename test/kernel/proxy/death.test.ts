@@ -1,4 +1,5 @@
 // Tests what programs notice when a daemon is killed, theirs or the other: resets in bounded time, plain TCP, and a clean restart.
+// Runs alone: it measures how long programs wait.
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
