@@ -7,14 +7,16 @@ import { Party, type PartyOptions, peer } from './fixtures/party.ts';
 import { helloLine, Parrot, RawPeer } from './fixtures/raw-peer.ts';
 import { makeNonce } from './handshake.ts';
 
-/** Two daemons that know each other. */
-async function startPair(options: Partial<PartyOptions> = {}): Promise<AsyncDisposableStack & { a: Party; b: Party }> {
-  const stack = new AsyncDisposableStack();
-  const [portA, portB] = [await freePort(), await freePort()];
-  const a = stack.use(await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA, ...options }));
-  const b = stack.use(await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB, ...options }));
+/** Two daemons that know each other, at ports that the kernel chose: nobody else can have taken them. */
+async function startPair(): Promise<AsyncDisposableStack & { a: Party; b: Party }> {
+  await using undo = new AsyncDisposableStack();
+  const a = undo.use(await Party.start({ name: 'a', peers: [] }));
+  const b = undo.use(await Party.start({ name: 'b', peers: [] }));
+  // First the one that is dialed.
+  b.plane.setPeers([peer('a', a.port)]);
+  a.plane.setPeers([peer('b', b.port)]);
   await Promise.all([a.untilUp('b'), b.untilUp('a')]);
-  return Object.assign(stack, { a, b });
+  return Object.assign(undo.move(), { a, b });
 }
 
 describe('the control plane', { concurrency: true }, () => {
