@@ -103,8 +103,8 @@ describe('peers by etcd', () => {
     await etcd.put('/millrace/nodes/later', '{"v":2}');
     await etcd.put('/millrace/nodes/good', '{"v":1,"host":"10.0.0.2","port":0}');
     await a.sees('');
-    assert.match(a.errors.join('\n'), /ignored an entry 'later' of etcd: its version is not 1/);
-    assert.match(a.errors.join('\n'), /ignored an entry 'good' of etcd: its port is none/);
+    assert.match(a.errors.join('\n'), /ignored the etcd entry of node 'later': its version is not 1/);
+    assert.match(a.errors.join('\n'), /ignored the etcd entry of node 'good': its port is not a number/);
   });
 
   test('a node that follows another at the same place takes its entry over, and nobody sees it leave', async () => {
@@ -203,7 +203,7 @@ describe('peers by etcd', () => {
     await a.sees('b');
     await etcd.put('/millrace/nodes/b', 'scribble');
     await b.until('it is told', () =>
-      /an entry that is none; remove it: etcdctl del \/millrace\/nodes\/b/.test(b.problem),
+      /by an invalid entry; remove it: etcdctl del \/millrace\/nodes\/b/.test(b.problem),
     );
     await etcd.delete('/millrace/nodes/b');
     await Promise.all([b.isFine(), a.sees('b')]);
