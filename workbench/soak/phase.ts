@@ -62,7 +62,8 @@ export async function runPhase(world: SoakWorld, options: PhaseOptions): Promise
   const traffic = await Promise.all(names.map(async (name) => undo.use(await startTraffic(world, name, options))));
   await Promise.all(names.map((name) => world.startDaemon(name)));
   const { isTrue: haveSettled, vitals: before } = await vitalsWhen(world, hasSettled(), signal);
-  if (!haveSettled) throw new MillraceError('MILLRACE_ERR_FAILED', 'start a phase: the daemons do not connect and come to rest');
+  if (!haveSettled)
+    throw new MillraceError('MILLRACE_ERR_FAILED', 'start a phase: the daemons do not connect and come to rest');
 
   for (const each of traffic) each.start();
   const { faults, failures } = await breakThings(world, options);
