@@ -33,6 +33,10 @@ const checks: readonly Check[] = [
   },
   { name: 'promises and cycles (oxlint)', command: [bin('oxlint'), '--type-aware', '--deny-warnings', ...sources] },
   {
+    name: 'unused files and exports (knip)',
+    command: [process.execPath, 'node_modules/knip/bin/knip.js', '--no-progress'],
+  },
+  {
     name: 'rooms (tools/rooms.ts)',
     command: [process.execPath, '--no-warnings', 'tools/rooms.ts'],
     fix: [process.execPath, '--no-warnings', 'tools/rooms.ts', '--fix'],

@@ -22,7 +22,7 @@ import {
 import { qpEndpoint, remoteRegion } from '../verbs/endpoint/index.ts';
 import { checkGeometry, type Geometry, LAYOUT_VERSION } from './region-layout.ts';
 
-export const MAX_DATA_QPS = 16;
+const MAX_DATA_QPS = 16;
 const MAX_SLOTS = 2 ** 24;
 
 const uint32 = integer(0, 0xffff_ffff);
@@ -66,4 +66,3 @@ export const linkProtocol = new Protocol('link', 2, {
 export type LinkMessage = MessageOf<typeof linkProtocol>;
 export type Offer = MessageOf<typeof linkProtocol, 'offer'>;
 export type Accept = MessageOf<typeof linkProtocol, 'accept'>;
-export type Rejection = MessageOf<typeof linkProtocol, 'reject'>['code'];

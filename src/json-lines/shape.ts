@@ -12,7 +12,7 @@ export interface Shape<T> {
   readonly kind: ShapeKind;
 }
 
-export type ShapeKind =
+type ShapeKind =
   | { readonly type: 'integer'; readonly min: number; readonly max: number }
   | { readonly type: 'boolean' | 'printable' | 'json' }
   | { readonly type: 'text'; readonly pattern: RegExp }

@@ -5,10 +5,8 @@ export { dial } from './conversation.ts';
 export { RoundTrips } from './latency.ts';
 export { Pace } from './pace.ts';
 export {
-  checkParameters,
   defaultIterations,
   defaultSize,
-  type PerfParameters,
   type PerfTest,
   perfTests,
   testTitles,

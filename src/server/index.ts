@@ -2,5 +2,5 @@
 
 export { ApiClient } from './client.ts';
 export { connectionModes } from './connection-filter.ts';
-export { type ControlServer, startBackendServer, startServer } from './server.ts';
+export { startBackendServer, startServer } from './server.ts';
 export { DEFAULT_INSTANCE, findSocket, type SocketChoice } from './socket-path.ts';

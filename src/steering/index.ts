@@ -1,6 +1,6 @@
 // Whose connections are carried, and how they reach the daemon.
 
-export { ConnectionMaps, type TakenConnection } from './connection-maps.ts';
+export { ConnectionMaps } from './connection-maps.ts';
 export {
   type Check,
   type Explanation,
@@ -11,14 +11,14 @@ export {
   verdictWords,
   type Which,
 } from './explain.ts';
-export { followListeners, type ListenerFollower } from './follow-listeners.ts';
+export { followListeners } from './follow-listeners.ts';
 export { addressOf, endpointOf, formatIpEndpoint, parseIpEndpoint } from './ip-endpoint.ts';
-export { type Connection, type Event, eventKinds, type IpEndpoint, verdicts } from './layouts.ts';
+export { type Connection, eventKinds, type IpEndpoint, verdicts } from './layouts.ts';
 export { ownAddresses } from './listeners.ts';
 export { type MethodName, tryMethods } from './object.ts';
 export { folderOf, listInstances, type PinnedInstance, removeInstance, sweepInstances } from './pins.ts';
-export { ProxyConnection, type ProxyConnectionSpec } from './proxy-connection.ts';
+export { ProxyConnection } from './proxy-connection.ts';
 export { formatRule, MAX_RULES, parseRule, parseRules, type SteerRule } from './rules.ts';
-export { type SkmsgCounters, SkmsgPool, type SkmsgPoolOptions } from './skmsg-pool.ts';
-export { type Service, Steering, type SteeringOptions, type Verdict } from './steering.ts';
+export { SkmsgPool } from './skmsg-pool.ts';
+export { type Service, Steering, type Verdict } from './steering.ts';
 export { SteeringView } from './view.ts';

@@ -15,7 +15,7 @@ const ownerPrefix = 'owner-';
 const asidePattern = /^(?:new|old)_.*_(owner-.*)$/;
 const namePattern = /^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$/;
 
-export function checkInstance(name: string): string {
+function checkInstance(name: string): string {
   if (namePattern.test(name)) return name;
   throw new UsageError(`invalid instance name '${name}': use a-z, 0-9 and '-' (at most 32)`);
 }
@@ -29,7 +29,7 @@ export function folderOf(instance: string): string {
 }
 
 /** Mounts the BPF file system where it is not. */
-export function ensureBpfFilesystem(): void {
+function ensureBpfFilesystem(): void {
   const mounts = readFileSync('/proc/self/mounts', 'utf8');
   if (mounts.split('\n').some((line) => line.split(' ')[1] === mountPoint && line.split(' ')[2] === 'bpf')) return;
   try {

@@ -8,7 +8,7 @@ import { didYouMean } from '../text/index.ts';
 import { actions, RULE_SET_BYTES, type Rule, type RuleSet, ruleFlags, writeRuleSet } from './layouts.ts';
 import { everywhere, formatNetwork, type Network, parseNetwork } from './network.ts';
 
-export type Action = keyof typeof actions;
+type Action = keyof typeof actions;
 
 export interface PortRange {
   readonly first: number;

@@ -47,7 +47,7 @@ export function preferredGid(device: Device): Gid {
   return gids[gidIndex] ?? '';
 }
 
-export function pathTo(device: Device, gidOf: GidOf = preferredGid): PathTo {
+function pathTo(device: Device, gidOf: GidOf = preferredGid): PathTo {
   return { gid: gidOf(device), lid: portOf(device).lid };
 }
 

@@ -14,7 +14,7 @@ import { sharedReceives } from './srq.ts';
 import type { ConformanceTarget } from './target.ts';
 
 export { preferredGid } from './connect.ts';
-export type { ConformanceTarget, DevicePair, Feature } from './target.ts';
+export type { ConformanceTarget, DevicePair } from './target.ts';
 
 const parts = {
   qpStateMachine,

@@ -8,7 +8,7 @@ import { type ConformanceTarget, conforms } from './target.ts';
 import { settle } from './wait.ts';
 
 /** Bytes that differ from place to place, and from one seed to the next. */
-export function pattern(bytes: Uint8Array, seed: number): void {
+function pattern(bytes: Uint8Array, seed: number): void {
   for (let index = 0; index < bytes.length; index++)
     bytes[index] = (index * 31 + (index >>> 8) * 7 + seed * 101) & 0xff;
 }

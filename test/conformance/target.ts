@@ -11,7 +11,7 @@ export interface DevicePair extends AsyncDisposable {
 }
 
 /** Parts of the model that a correct provider may lack. */
-export type Feature =
+type Feature =
   | 'atomics'
   /** A queue holds exactly as many requests as were asked for. */
   | 'exactQueues'

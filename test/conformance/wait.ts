@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Completion, CompletionBatch, type Cq } from '../../src/verbs/index.ts';
 
-export const DEADLINE_MS = 10_000;
+const DEADLINE_MS = 10_000;
 
 /** One turn of the event loop, in which devices, sockets and timers do their work. */
 export function turn(): Promise<void> {
@@ -69,7 +69,7 @@ export async function settle(cq: Cq, turns = 200): Promise<Completion[]> {
   return completions;
 }
 
-export function format(completions: readonly Completion[]): string {
+function format(completions: readonly Completion[]): string {
   const last = completions.slice(-20).map(({ wrId, status }) => `${wrId}:${status}`);
   return `${completions.length > 20 ? '... ' : ''}${last.join(' ') || 'none'}`;
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type ProxyPath, type ProxyWorld, serverPorts } from './proxy-world.ts';
 import { type PeerJob, SteerPeers } from './steer-peers.ts';
 
-export interface Load extends AsyncDisposable {
+interface Load extends AsyncDisposable {
   /** Opens a connection on that path, and uses it once. */
   connect(path: ProxyPath): Promise<unknown>;
   measure(path: ProxyPath): Promise<number>;

@@ -4,4 +4,4 @@ export { timeText } from './judge.ts';
 export type { PhaseReport, Wire } from './phase.ts';
 export type { Fault } from './plan.ts';
 export { behaviours } from './script.ts';
-export { type SoakReport, soak } from './soak.ts';
+export { soak } from './soak.ts';

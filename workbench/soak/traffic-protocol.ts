@@ -13,7 +13,7 @@ export interface TrafficOrders {
   readonly seed: number;
 }
 
-export type Row = Record<Ending, number> & { bytes: number };
+type Row = Record<Ending, number> & { bytes: number };
 /** Counts of ends of connections, by behaviour. */
 export type TrafficTotals = Record<Outcome['behaviour'], Row>;
 

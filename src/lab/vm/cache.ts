@@ -108,7 +108,7 @@ function sync(path: string): void {
 }
 
 /** Reads the content of a file only if its size is right and its time is not, as after a copy or a restored backup. */
-export function isIntact(folder: string): boolean {
+function isIntact(folder: string): boolean {
   try {
     const files = Object.entries(readManifest(folder));
     return files.length > 0 && files.every(([name, sum]) => matches(join(folder, name), sum));

@@ -1,7 +1,7 @@
 // Virtual machines for tests.
 
-export type { CommandResult, RunOptions } from './agent-client.ts';
-export { defaultCacheDir } from './cache.ts';
+export type { CommandResult } from './agent-client.ts';
+
 export { Guest } from './guest.ts';
 export { GuestPair } from './pair.ts';
-export type { GuestOptions, NetworkOptions } from './spec.ts';
+export type { GuestOptions } from './spec.ts';

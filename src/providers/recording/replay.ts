@@ -18,7 +18,7 @@ import { ReplayCompletions } from './replay-completions.ts';
 import { type ReplayReport, ReportBuilder } from './replay-report.ts';
 import { type Replayed, ReplayWorld } from './replay-world.ts';
 
-export type { Difference, ReplayReport } from './replay-report.ts';
+export type { ReplayReport } from './replay-report.ts';
 
 export interface ReplayOptions {
   readonly provider: Provider;

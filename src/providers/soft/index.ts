@@ -14,7 +14,7 @@ import { TcpWire } from './tcp-wire.ts';
 export type { FaultPlan } from './fault-plan.ts';
 export { defaultRuntimeDir } from './shm-wire.ts';
 
-export const softWires = ['shm', 'tcp', 'roce'] as const;
+const softWires = ['shm', 'tcp', 'roce'] as const;
 export type SoftWire = (typeof softWires)[number];
 
 export interface SoftDeviceOptions {

@@ -44,7 +44,7 @@ export const strategies = ['pool', 'register', 'copy'] as const;
 export type Strategy = (typeof strategies)[number];
 
 /** What moves the blocks: plain TCP, or a kind of RDMA. */
-export const wires = ['tcp', 'rdma-shm', 'rdma-tcp', 'rdma-roce', 'rdma-ib', 'rdma-iwarp'] as const;
+const wires = ['tcp', 'rdma-shm', 'rdma-tcp', 'rdma-roce', 'rdma-ib', 'rdma-iwarp'] as const;
 export type Wire = (typeof wires)[number];
 
 /** On RDMA: the queue pair for blocks, then that for notifications. Empty on TCP. */

@@ -68,7 +68,7 @@ export class AddressBook {
 }
 
 /** The IP address that a GID stands for. */
-export function addressOf(gid: Gid): string {
+function addressOf(gid: Gid): string {
   const bytes = gidBytes(gid);
   const isMapped = bytes.subarray(0, 10).every((byte) => byte === 0) && bytes[10] === 0xff && bytes[11] === 0xff;
   return isMapped ? bytes.subarray(12).join('.') : gid;
