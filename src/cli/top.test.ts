@@ -52,7 +52,7 @@ function terminal(onPicture: () => void) {
 }
 
 describe('rates', () => {
-  test('are what moved between two looks', () => {
+  test('are what moved between two samples', () => {
     const figures = figuresOf(lookAt(10), lookAt(12));
     const flow = { inPerSecond: MIB, outPerSecond: 2 * MIB };
     assert.deepEqual([figures.seconds, figures.cpu, figures.total], [2, 0.25, flow]);

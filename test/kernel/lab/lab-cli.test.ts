@@ -184,7 +184,7 @@ test('down leaves labs of running programs alone, and so does --all', async () =
   await using own = await Lab.create({ runDir: kept.runDir, name: 'own' });
   const down = await millraceLab(kept.runDir, ['down', 'own']);
   assert.equal(down.code, exitCode.usage);
-  assert.match(down.stderr, new RegExp(`lab own belongs to process ${process.pid}`));
+  assert.match(down.stderr, new RegExp(`lab own belongs to the running process ${process.pid}`));
   assert.equal((await millraceLab(kept.runDir, ['down', '--all'])).code, 0);
   assert.deepEqual(labIds(kept.runDir), [own.id]);
   assert.equal(remainsOf(own.id).length, 3);
