@@ -9,10 +9,18 @@ export class PeerTable implements Disposable {
   readonly #node: string;
   readonly #parts: PeerParts;
   readonly #onError: (message: string, peer: string) => void;
+  readonly #addressesOfHost: () => Iterable<string>;
   readonly #peers = new Map<string, Peer>();
   #nextNumber = 1;
 
-  constructor(node: string, parts: PeerParts, onError: (message: string, peer: string) => void) {
+  /** `addressesOfHost`: which addresses are this host's, asked at each announcement. */
+  constructor(
+    node: string,
+    parts: PeerParts,
+    onError: (message: string, peer: string) => void,
+    addressesOfHost: () => Iterable<string> = ownAddresses,
+  ) {
+    this.#addressesOfHost = addressesOfHost;
     this.#node = node;
     this.#parts = parts;
     this.#onError = onError;
@@ -46,7 +54,7 @@ export class PeerTable implements Disposable {
    * own is not believed.
    */
   listenersChanged(name: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void {
-    const foreign = new Set(ownAddresses());
+    const foreign = new Set(this.#addressesOfHost());
     for (const peer of this.#peers.values()) if (peer.name !== name) foreign.add(peer.host);
     const isForeign = (endpoint: IpEndpoint): boolean => foreign.has(hostOf(formatIpEndpoint(endpoint)));
     const bad = added.find(isForeign);

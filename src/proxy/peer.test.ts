@@ -84,7 +84,12 @@ class World implements Disposable {
       },
     };
     const parts = { lanes: this.lanes, announcements: new Announcements(sink) };
-    this.table = new PeerTable('a', parts, (message) => void this.errors.push(message));
+    this.table = new PeerTable(
+      'a',
+      parts,
+      (message) => void this.errors.push(message),
+      () => ['10.0.0.1'],
+    );
     this.table.replace([place('b', '10.0.0.2'), place('c', '10.0.0.3')]);
     this.#subscription = subscribe('peer', ({ peer, state, reason, address }) => {
       this.events.push(`${peer} at ${address} ${state}${reason === '' ? '' : `: ${reason}`}`);
@@ -264,6 +269,16 @@ describe('a peer', () => {
     assert.equal(world.kernel, '10.0.0.3:80 10.1.0.1:80 [fd00::c]:80', 'c has it still');
     assert.equal(world.table.whyNotAnnounced('10.0.0.2:80'), 'peer b is down: lost');
     assert.equal(world.table.whyNotAnnounced('10.7.0.2:80'), '');
+  });
+
+  test('may not announce an address of this host', async () => {
+    using world = new World();
+    world.connect('b');
+    world.setLinks('b', 'up', 'up');
+    world.table.listenersChanged('b', endpoints('10.0.0.1:80', '10.0.0.2:80'), []);
+    await world.lanes.settle();
+    assert.deepEqual(world.errors, ['peer b announced 10.0.0.1:80, which is not an address of its host; ignored']);
+    assert.equal(world.kernel, '10.0.0.2:80');
   });
 
   test('that is removed leaves nothing behind, whatever was under way', async () => {

@@ -25,7 +25,7 @@ function turnOrNap(startMs: number): Promise<void> {
 export async function until(what: string, isSo: () => boolean, deadlineMs: number = DEADLINE_MS): Promise<number> {
   const startMs = performance.now();
   while (!isSo()) {
-    if (performance.now() - startMs > deadlineMs) throw new Error(`waited ${deadlineMs} ms in vain: ${what}`);
+    if (performance.now() - startMs > deadlineMs) throw new Error(`waited ${deadlineMs} ms for: ${what}`);
     await turnOrNap(startMs);
   }
   return performance.now() - startMs;

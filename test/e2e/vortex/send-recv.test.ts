@@ -297,8 +297,8 @@ test('between two hosts, by IPv6 and with certificates; who has none is sent awa
   const [sender, where] = await startSend([newFile(content), ...tls('a', 'b')], on('a'), `[${lab.host('a').ipv6}]:0`);
   using _sender = sender;
   const target = newPath();
-  const stranger = new Side(['recv', where, target], on('b'));
-  assert.equal(await stranger.code, 1);
+  const unknown = new Side(['recv', where, target], on('b'));
+  assert.equal(await unknown.code, 1);
   await sender.says(/a receiver was refused/);
   const receiver = new Side(['recv', where, target, ...tls('b', 'a')], on('b'));
   assert.equal(await receiver.code, 0, receiver.said);

@@ -55,7 +55,7 @@ class Node implements AsyncDisposable {
     };
     const timer = setTimeout(() => {
       const state = { peers: this.directory.peers, problem: this.problem, errors: this.errors };
-      reject(new Error(`waited in vain until ${what}: ${JSON.stringify(state)}`));
+      reject(new Error(`waited too long until ${what}: ${JSON.stringify(state)}`));
     }, WAIT_MS);
     this.#waiting.add(look);
     look();

@@ -12,7 +12,7 @@ import { BehavioursProgram } from '../steering/behaviours-program.ts';
 
 const clientPort = 2379;
 const otherPort = 2389;
-const doorPort = 7300;
+const listenPort = 7300;
 const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
 
 before(sweepDeadTests);
@@ -34,14 +34,14 @@ test('daemons that know only etcd find each other, carry, and miss one that leav
   const { name, source } = await world.running('a').peer();
   assert.deepEqual([name, source], ['b', 'etcd']);
   await using server = await program.serve(world.b);
-  await world.listening(doorPort);
+  await world.listening(listenPort);
   const before = world.carried();
   const { client } = await program.observe('threads', world.a, server, world.b.ipv4);
   assert.equal(client, '400 of 400 right');
   assert.equal(world.carried() - before, 400);
 
   // To another etcd, one daemon after the other, with connections open.
-  const words = [holder, world.b.ipv4, String(doorPort), '10', 'once'];
+  const words = [holder, world.b.ipv4, String(listenPort), '10', 'once'];
   await using held = RunningProgram.start(world.a, process.execPath, words);
   await held.line(/^held$/);
   await using second = await Etcd.start({ host: world.a, port: otherPort });

@@ -15,7 +15,7 @@ import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import { compile } from '../steering/compile.ts';
 import { full } from '../steering/process-figures.ts';
 
-const doorPort = 7300;
+const listenPort = 7300;
 const floodPort = 7400;
 const floodBytes = 100_000_000;
 const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
@@ -34,7 +34,7 @@ describe('operating daemons', { concurrency: false }, () => {
   before(async () => {
     world = await ProxyWorld.create({ settings: { drainSeconds: 60 } });
     server = await program.serve(world.b);
-    await world.listening(doorPort + 3);
+    await world.listening(listenPort + 3);
   });
   after(() => world?.close());
 
@@ -48,14 +48,14 @@ describe('operating daemons', { concurrency: false }, () => {
 
   /** Until host a's daemon carries to no server of host b. */
   async function withdrawn(): Promise<void> {
-    const there = `${world.b.ipv4}:${doorPort}`;
+    const there = `${world.b.ipv4}:${listenPort}`;
     await eventually(`${there} is not announced`, () => !world.daemons.a.isAnnounced(there));
   }
 
   /** What its daemon knows of the last conversation. */
   async function last(): Promise<ConnectionStatus> {
     const found = (await world.daemons.a.connections()).filter(
-      ({ remote }) => remote === `${world.b.ipv4}:${doorPort}`,
+      ({ remote }) => remote === `${world.b.ipv4}:${listenPort}`,
     );
     const newest = found.at(-1);
     assert.ok(newest !== undefined);
@@ -103,7 +103,7 @@ describe('operating daemons', { concurrency: false }, () => {
     a.configure(world.settingsOf('a'));
     a.signal('SIGHUP');
     await world.ready();
-    await world.listening(doorPort);
+    await world.listening(listenPort);
     assert.equal(await converse(), true);
   });
 
@@ -133,10 +133,10 @@ describe('operating daemons', { concurrency: false }, () => {
     await listener.close();
     const call = `${net} const socket = net.connect(${port}, '${world.b.ipv4}', () => console.log('connected'));
       socket.on('error', ({ code }) => console.log(code));`;
-    await using caller = RunningProgram.start(world.a, process.execPath, ['-e', call]);
-    await caller.line(/^connected$/);
+    await using client = RunningProgram.start(world.a, process.execPath, ['-e', call]);
+    await client.line(/^connected$/);
     b.signal('SIGCONT');
-    assert.equal(await caller.line(/^E/), 'ECONNRESET');
+    assert.equal(await client.line(/^E/), 'ECONNRESET');
     const there = `${world.b.ipv4}:${port}`;
     await a.logged(new RegExp(`-> ${there} refused: connect to the server: ECONNREFUSED$`));
     await b.logged(new RegExp(`-> ${there} refused: \\w`));
@@ -180,14 +180,14 @@ describe('operating daemons', { concurrency: false }, () => {
       assert.equal(daemon.isPinned, false);
       await world.start(name);
       await world.ready();
-      await world.listening(doorPort);
+      await world.listening(listenPort);
       assert.equal(await converse(), true);
     });
   }
 
   test('a second SIGTERM resets what is still open, and it exits with 0 at once', async () => {
     const { a } = world.daemons;
-    const words = [holder, world.b.ipv4, String(doorPort), '10', 'once'];
+    const words = [holder, world.b.ipv4, String(listenPort), '10', 'once'];
     await using held = RunningProgram.start(world.a, process.execPath, words);
     await held.line(/^held$/);
     a.signal('SIGTERM');
@@ -211,7 +211,7 @@ describe('operating daemons', { concurrency: false }, () => {
     assert.match(reason, /peer b is (?:down|connecting)/);
     await world.start('b');
     await world.ready();
-    await world.listening(doorPort);
+    await world.listening(listenPort);
     assert.equal(await converse(), true);
     const { state, listeners } = await world.daemons.a.peer();
     assert.equal(state, 'up');

@@ -12,7 +12,7 @@ import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 
 const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
-const doorPort = 7300;
+const listenPort = 7300;
 const spreadCount = 500;
 const openCount = 5000;
 const idleCount = 100;
@@ -32,7 +32,7 @@ describe('two lanes', { concurrency: false }, () => {
   before(async () => {
     world = await ProxyWorld.create({ settings: { lanes: 2 } });
     server = await program.serve(world.b);
-    await world.listening(doorPort + 3);
+    await world.listening(listenPort + 3);
   });
   after(() => world?.close());
 
@@ -41,7 +41,7 @@ describe('two lanes', { concurrency: false }, () => {
   const sum = (counts: readonly number[]): number => counts.reduce((all, one) => all + one, 0);
 
   test(`${spreadCount} connections are spread over both, on both sides, and are gone when they end`, async (t) => {
-    const words = [holder, world.b.ipv4, String(doorPort), String(spreadCount), 'once'];
+    const words = [holder, world.b.ipv4, String(listenPort), String(spreadCount), 'once'];
     await using held = RunningProgram.start(world.a, process.execPath, words);
     await held.line(/^held$/);
     const lanes = { a: await lanesOf('a'), b: await lanesOf('b') };
@@ -75,8 +75,8 @@ describe('idle daemons', { concurrency: false }, () => {
     test(`with ${idleCount} connections over ${wire} on which nobody speaks, each uses less than a hundredth of a core`, async (t) => {
       await using world = await ProxyWorld.create({ wire });
       await using _server = await program.serve(world.b);
-      await world.listening(doorPort + 3);
-      const words = [holder, world.b.ipv4, String(doorPort), String(idleCount), 'once'];
+      await world.listening(listenPort + 3);
+      const words = [holder, world.b.ipv4, String(listenPort), String(idleCount), 'once'];
       await using held = RunningProgram.start(world.a, process.execPath, words);
       await held.line(/^held$/);
       const both = [world.daemons.a, world.daemons.b];

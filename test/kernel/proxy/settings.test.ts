@@ -14,7 +14,7 @@ import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import { compile } from '../steering/compile.ts';
 import { isStopped } from '../steering/process-figures.ts';
 
-const doorPort = 7300;
+const listenPort = 7300;
 const floodPort = 7400;
 const floodBytes = 20_000_000;
 /** Less than the device would choose by itself. */
@@ -33,7 +33,7 @@ after(() => program[Symbol.dispose]());
 /** A short conversation and many checked bytes. */
 async function carries(world: ProxyWorld): Promise<void> {
   await using server = await program.serve(world.b);
-  await world.listening(doorPort);
+  await world.listening(listenPort);
   const before = world.carried();
   const { client } = await program.observe('nonblocking', world.a, server, world.b.ipv4);
   assert.match(client, /answer 16 from listener 0$/);

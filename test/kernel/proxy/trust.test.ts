@@ -15,7 +15,7 @@ import type { RunningProgram } from '../../../workbench/worlds/running-program.t
 import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 
-const doorPort = 7300;
+const listenPort = 7300;
 
 before(sweepDeadTests);
 const folder = temporaryFolder('certificates');
@@ -56,7 +56,7 @@ describe('peers with certificates', { concurrency: false }, () => {
     return world.carried() > before;
   }
 
-  /** The serial number of the certificate that b's daemon shows to callers. */
+  /** The serial number of the certificate that b's daemon shows to dialers. */
   async function shown(): Promise<string> {
     const { cert, key } = tls('right', 'a').tls as { cert: string; key: string };
     const words = ['s_client', '-connect', `${world.b.ipv4}:4790`, '-cert', cert, '-key', key];
@@ -64,12 +64,12 @@ describe('peers with certificates', { concurrency: false }, () => {
     return new X509Certificate(stdout.slice(stdout.indexOf('-----BEGIN'))).serialNumber;
   }
 
-  const strangers = [
+  const impostors = [
     { who: 'of another authority', settings: () => tls('wrong', 'b') },
     { who: 'of another node', settings: () => tls('right', 'c') },
     { who: 'at all, for it speaks in the clear', settings: () => ({ insecure: true, tls: undefined }) },
   ];
-  for (const { who, settings } of strangers) {
+  for (const { who, settings } of impostors) {
     test(`a peer without the right certificate, but one ${who}, is refused with a line, and plain TCP does its work`, async () => {
       const lines = world.running('a').log.length;
       await using b = await world.start('b', settings());
@@ -83,7 +83,7 @@ describe('peers with certificates', { concurrency: false }, () => {
       const { state, reason } = await world.running('a').peer();
       assert.notEqual(state, 'up');
       assert.notEqual(reason, '');
-      const there = `[${world.b.ipv6}]:${doorPort}`;
+      const there = `[${world.b.ipv6}]:${listenPort}`;
       const found = (await world.running('a').connections()).filter(({ remote }) => remote === there);
       assert.equal(found.at(-1)?.mode, 'plain');
       await b.stop();
@@ -94,7 +94,7 @@ describe('peers with certificates', { concurrency: false }, () => {
   test('peers with certificates of one authority carry, and say that it is secure', async () => {
     await world.start('b');
     await world.ready();
-    await world.listening(doorPort);
+    await world.listening(listenPort);
     assert.equal(await converse(), true);
     for (const name of ['a', 'b'] as const) assert.equal((await world.running(name).peer()).isSecure, true);
   });

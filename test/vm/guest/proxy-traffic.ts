@@ -1,12 +1,12 @@
 // Traffic that never repeats, both ways at once: `serve PORT`, or `call PORT HOST...` until SIGUSR2. Each connection tells at its end
-// what went out and what came in, by hash, and a caller tells as it goes.
+// what went out and what came in, by hash, and a client tells as it goes.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { connect, createServer, type Socket } from 'node:net';
 
 const [what, port, ...hosts] = process.argv.slice(2);
 const CHUNK_BYTES = 32 * 1024;
-/** How often a caller tells how far it is. */
+/** How often a client tells how far it is. */
 const TOLD_BYTES = 256 * 1024;
 
 const stopping = new AbortController();
