@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// Steering by destination: a connect() that a rule wants carried goes to the daemon instead, and neither program sees
-// it.
+// Steering by destination: a connect() that a rule wants carried goes to the daemon instead, and
+// neither program sees it.
 //
 //  connect4/6      decides, keeps the true destination with the socket, and rewrites it
 //  sockops         knows the socket's source port before its SYN leaves, and writes the true destination to `steered`
@@ -28,8 +28,9 @@ struct {
   __type(value, struct announcement);
 } announced SEC(".maps");
 
-// Where a steered connection was meant to go, by the source address and port of its socket. The daemon removes an entry
-// when it accepts the connection; entries that are never taken are evicted by newer ones.
+// Where a steered connection was meant to go, by the source address and port of its socket. The
+// daemon removes an entry when it accepts the connection; entries that are never taken are evicted
+// by newer ones.
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 65536);
@@ -37,7 +38,8 @@ struct {
   __type(value, struct connection);
 } steered SEC(".maps");
 
-// The client that a server is to see, by the address and port from which the daemon connects to the server.
+// The client that a server is to see, by the address and port from which the daemon connects to the
+// server.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
@@ -53,7 +55,8 @@ struct {
   __type(value, struct connection);
 } sockets SEC(".maps");
 
-// The congestion control that a carried socket had before, in case the socket is connected again to somewhere else.
+// The congestion control that a carried socket had before, in case the socket is connected again to
+// somewhere else.
 struct {
   __uint(type, BPF_MAP_TYPE_SK_STORAGE);
   __uint(map_flags, BPF_F_NO_PREALLOC);
@@ -61,7 +64,8 @@ struct {
   __type(value, char[CONGESTION_BYTES]);
 } congestion SEC(".maps");
 
-// The last connects with their verdicts, by the cookie of their socket, for `millrace steer explain`.
+// The last connects with their verdicts, by the cookie of their socket, for `millrace steer
+// explain`.
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 8192);
@@ -117,8 +121,9 @@ static __always_inline __u32 decide(const struct settings *set, const struct que
   return connection->action == ACTION_SKMSG ? VERDICT_SKMSG : VERDICT_CARRIED;
 }
 
-// Tells the daemon of a connect that a rule left to plain TCP. Connects that match no rule are only counted, and of
-// carried ones the daemon hears when it accepts: waking it for each would take longer than the rest of this hook.
+// Tells the daemon of a connect that a rule left to plain TCP. Connects that match no rule are only
+// counted, and of carried ones the daemon hears when it accepts: waking it for each would take
+// longer than the rest of this hook.
 static __always_inline void tell(const struct connection *connection, __u32 family) {
   if (connection->verdict == VERDICT_OWN || connection->verdict == VERDICT_NO_RULE ||
       connection->verdict == VERDICT_CARRIED) {
@@ -203,8 +208,8 @@ int steer_connect6(struct bpf_sock_addr *ctx) {
   return 1;
 }
 
-// The true peer of a socket: the destination of a steered program, or the client of a server that the daemon connected
-// to.
+// The true peer of a socket: the destination of a steered program, or the client of a server that
+// the daemon connected to.
 static __always_inline bool true_peer(struct bpf_sock_addr *ctx, const struct ip_endpoint *seen,
                                       struct ip_endpoint *peer) {
   const struct connection *connection = ctx->sk ? bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0) : NULL;
@@ -258,8 +263,8 @@ static __always_inline void tell_listener(struct bpf_sock_ops *ctx, __u32 kind) 
   bpf_ringbuf_submit(event, 0);
 }
 
-// The leg between a program and the daemon never leaves the host, so there is no network to share. BBR would pace it,
-// which halves its speed. A program that chose its congestion control keeps it.
+// The leg between a program and the daemon never leaves the host, so there is no network to share.
+// BBR would pace it, which halves its speed. A program that chose its congestion control keeps it.
 static __always_inline void unpace_leg(struct bpf_sock_ops *ctx, struct bpf_sock *sk) {
   struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
   if (!tcp || BPF_CORE_READ_BITFIELD_PROBED((struct inet_connection_sock *)tcp, icsk_ca_setsockopt)) return;
@@ -319,7 +324,8 @@ int steer_sockops(struct bpf_sock_ops *ctx) {
   }
 }
 
-// The daemon runs this to learn its process id as the hooks above see it, which in a PID namespace is another number.
+// The daemon runs this to learn its process id as the hooks above see it, which in a PID namespace
+// is another number.
 SEC("syscall")
 int steer_whoami(void *ctx) {
   return (int)(bpf_get_current_pid_tgid() >> 32);

@@ -4,7 +4,8 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-// Only what is read here. libbpf finds the true offsets in the kernel's BTF when it loads the program.
+// Only what is read here. libbpf finds the true offsets in the kernel's BTF when it loads the
+// program.
 struct task_struct {
   int tgid;
 } __attribute__((preserve_access_index));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// What the doctor loads to learn whether this kernel has what steering needs: one tiny program per feature, each using
-// the feature the way steering does. Attached to an empty cgroup only, so no traffic ever meets them.
+// What the doctor loads to learn whether this kernel has what steering needs: one tiny program per
+// feature, each using the feature the way steering does. Attached to an empty cgroup only, so no
+// traffic ever meets them.
 //
-// None of these needs the kernel's BTF; those that do are in probe-btf.bpf.c, so that a kernel without BTF fails there
-// and not here.
+// None of these needs the kernel's BTF; those that do are in probe-btf.bpf.c, so that a kernel
+// without BTF fails there and not here.
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -31,7 +32,8 @@ struct {
   __type(value, __u64);
 } probe_destination SEC(".maps");
 
-// A connect hook may let the call through unchanged, or change where it goes; both end in 1, which allows it.
+// A connect hook may let the call through unchanged, or change where it goes; both end in 1, which
+// allows it.
 SEC("cgroup/connect4")
 int probe_connect4(struct bpf_sock_addr *ctx) {
   if (ctx->user_port == 0) ctx->user_ip4 = bpf_htonl(0x7f000001);
@@ -56,7 +58,8 @@ int probe_getpeername6(struct bpf_sock_addr *ctx) {
   return 1;
 }
 
-// Keeps a value with the socket from connect() on: how the daemon learns where a steered connection wanted to go.
+// Keeps a value with the socket from connect() on: how the daemon learns where a steered connection
+// wanted to go.
 SEC("cgroup/connect4")
 int probe_sk_storage(struct bpf_sock_addr *ctx) {
   __u64 *destination = bpf_sk_storage_get(&probe_destination, ctx->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -81,7 +84,8 @@ int probe_sockops(struct bpf_sock_ops *ctx) {
   return 1;
 }
 
-// What a program sends goes straight into another socket; where there is none, it takes the socket's own connection.
+// What a program sends goes straight into another socket; where there is none, it takes the
+// socket's own connection.
 SEC("sk_msg")
 int probe_sk_msg(struct sk_msg_md *msg) {
   struct socket_key key = {.cookie = msg->remote_port};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// Whether a message may be redirected past TCP. All of these must hold; otherwise it goes by TCP, whose backpressure
-// then holds the sender.
+// Whether a message may be redirected past TCP. All of these must hold; otherwise it goes by TCP,
+// whose backpressure then holds the sender.
 //  order   everything that went by TCP has been read (the receiver's copied_seq is the sender's write_seq), and nobody
 //  is
 //          still reading it: redirected data is read before what waits in TCP's queue
@@ -30,8 +30,9 @@ struct direction {
   __u32 is_by_tcp;                 // the last message went by TCP
 };
 
-// Whether a task may be inside TCP's own recv(), which does not see redirected data: it holds the socket, or it sleeps
-// in the middle of a read (MSG_WAITALL). A task that sleeps entered the wait queue before it released the socket.
+// Whether a task may be inside TCP's own recv(), which does not see redirected data: it holds the
+// socket, or it sleeps in the middle of a read (MSG_WAITALL). A task that sleeps entered the wait
+// queue before it released the socket.
 static __always_inline bool is_being_read(const struct sock *sk) {
   if (sk->sk_lock.owned) return true;
   const struct list_head *head = __builtin_preserve_access_index(&sk->sk_wq->wait.head);
@@ -63,9 +64,9 @@ static __always_inline bool has_order(const struct direction *direction, __u64 f
   return !direction->is_by_tcp || !is_being_read(receiver);
 }
 
-// TCP drops what it receives while more than the receive buffer is queued, and redirected data counts, so it must leave
-// room. The buffer grows up to the limit of its network namespace. Where the program chose its size (SO_RCVBUF),
-// nothing is redirected.
+// TCP drops what it receives while more than the receive buffer is queued, and redirected data
+// counts, so it must leave room. The buffer grows up to the limit of its network namespace. Where
+// the program chose its size (SO_RCVBUF), nothing is redirected.
 static __always_inline __u32 credit_of(const struct sock *receiver) {
   if (BPF_CORE_READ_BITFIELD(receiver, sk_userlocks) & SOCK_RCVBUF_LOCK) return 0;
   const __u32 most = (__u32)receiver->__sk_common.skc_net.net->ipv4.sysctl_tcp_rmem[2];

@@ -46,7 +46,8 @@ static __always_inline bool matches(const struct rule *rule, const struct questi
   return !rule->cgroup_id || bpf_get_current_ancestor_cgroup_id(rule->cgroup_level) == rule->cgroup_id;
 }
 
-// Writes the first rule that matches to the connection, whose `rule` stays as it is where none does.
+// Writes the first rule that matches to the connection, whose `rule` stays as it is where none
+// does.
 static __always_inline void match_rules(const struct question *asked, struct connection *connection) {
   void *inner = bpf_map_lookup_elem(&rules, &zero);
   const struct rule_set *all = inner ? bpf_map_lookup_elem(inner, &zero) : NULL;

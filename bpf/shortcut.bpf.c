@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// The shortcut: what one local socket sends is put straight into the queue of the socket at the other end, past the
-// whole TCP stack. For two programs on this host (ACTION_SHORTCUT), and for a program and the daemon (RULE_REDIRECT).
-// Whether a message may take it is decided in redirect.bpf.h; a message that may not goes by TCP.
+// The shortcut: what one local socket sends is put straight into the queue of the socket at the
+// other end, past the whole TCP stack. For two programs on this host (ACTION_SHORTCUT), and for a
+// program and the daemon (RULE_REDIRECT). Whether a message may take it is decided in
+// redirect.bpf.h; a message that may not goes by TCP.
 //
 // How the two sockets of a connection are joined:
 //  TCP_CONNECT          the client's SYN has not left: its socket is written to `connecting`, by both addresses
@@ -12,8 +13,9 @@
 //                       may be in use in another network namespace), and makes the entry of the two in `joined`
 #include "redirect.bpf.h"
 
-// What a sender may have under way by TCP. With more, a receiver that is a little slower never comes to the end of it,
-// and the connection does not find back: bulk runs at 0.7 of plain TCP instead of 2.
+// What a sender may have under way by TCP. With more, a receiver that is a little slower never
+// comes to the end of it, and the connection does not find back: bulk runs at 0.7 of plain TCP
+// instead of 2.
 #define SEND_BYTES (128 << 10)
 #define SOL_SOCKET 1
 #define SO_SNDBUF 7
@@ -29,8 +31,9 @@ struct client {
   __u32 has_local_server;
 };
 
-// The tcp_socks of two sockets that are each other's ends. They are only read, and only through bpf_rdonly_cast,
-// because they may be freed already. What is then read decides nothing: a cookie that is gone finds no socket.
+// The tcp_socks of two sockets that are each other's ends. They are only read, and only through
+// bpf_rdonly_cast, because they may be freed already. What is then read decides nothing: a cookie
+// that is gone finds no socket.
 struct joined {
   __u64 client, server;
   __u64 server_cookie;
@@ -59,7 +62,8 @@ extern struct {
   __type(value, struct settings);
 } settings SEC(".maps");
 
-// Connects under way, by the client's end. Entries that are never answered are evicted by newer ones.
+// Connects under way, by the client's end. Entries that are never answered are evicted by newer
+// ones.
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 65536);
@@ -100,7 +104,8 @@ struct {
   __type(value, __u64);
 } shortcut_counts SEC(".maps");
 
-// For the trial at load: a message is redirected to the socket under key 1, and what its queue was charged is read.
+// For the trial at load: a message is redirected to the socket under key 1, and what its queue was
+// charged is read.
 struct {
   __uint(type, BPF_MAP_TYPE_SOCKHASH);
   __uint(max_entries, 2);
@@ -124,8 +129,8 @@ static __always_inline void watch_state(struct bpf_sock_ops *ctx) {
   bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
-// False when the socket stays with TCP: there is no memory, it has a ULP (TLS, say), or it waits for zero-copy
-// completions, which sockets in a sockhash never get.
+// False when the socket stays with TCP: there is no memory, it has a ULP (TLS, say), or it waits
+// for zero-copy completions, which sockets in a sockhash never get.
 static __always_inline bool join(struct bpf_sock_ops *ctx, __u64 cookie, const struct membership *membership) {
   struct bpf_sock *sk = ctx->sk;
   struct tcp_sock *tcp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
@@ -149,7 +154,8 @@ static __always_inline void begin_connect(struct bpf_sock_ops *ctx) {
   struct bpf_sock *sk = ctx->sk;
   const struct connection *connection = sk ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
   const __u64 cookie = bpf_get_socket_cookie(ctx);
-  // A socket that is connected again starts afresh, without what nobody read of its last connection.
+  // A socket that is connected again starts afresh, without what nobody read of its last
+  // connection.
   if (sk && bpf_sk_storage_get(&memberships, sk, NULL, 0)) {
     bpf_sk_storage_delete(&memberships, sk);
     bpf_map_delete_elem(&shortcut_sockets, &cookie);
@@ -165,8 +171,9 @@ static __always_inline void begin_connect(struct bpf_sock_ops *ctx) {
   watch_state(ctx);
 }
 
-// The hash of the packet that is being received; zero when there is none. It is not inlined, because skmsg uses it,
-// too, and only one of the objects that are linked may declare bpf_cast_to_kern_ctx.
+// The hash of the packet that is being received; zero when there is none. It is not inlined,
+// because skmsg uses it, too, and only one of the objects that are linked may declare
+// bpf_cast_to_kern_ctx.
 __attribute__((noinline)) __u32 received_hash(struct bpf_sock_ops *ctx) {
   const struct bpf_sock_ops_kern *kernel = bpf_cast_to_kern_ctx(ctx);
   const struct sk_buff *packet = kernel->skb;
@@ -175,9 +182,10 @@ __attribute__((noinline)) __u32 received_hash(struct bpf_sock_ops *ctx) {
 
 // Whether the packet that is being received was sent by this very socket.
 //
-// Within one network namespace the addresses say so. Between two, neither they nor the sequence numbers do: those are a
-// hash of the addresses, the same in all namespaces, and a clock of 64 ns, and two programs that are started together
-// do connect in the same tick. What a socket sends bears its sk_txhash, which is random, over loopback and veth alike.
+// Within one network namespace the addresses say so. Between two, neither they nor the sequence
+// numbers do: those are a hash of the addresses, the same in all namespaces, and a clock of 64 ns,
+// and two programs that are started together do connect in the same tick. What a socket sends bears
+// its sk_txhash, which is random, over loopback and veth alike.
 static __always_inline bool is_sent_by(struct bpf_sock_ops *ctx, const struct sock *receiver,
                                        const struct sock *sender) {
   if (receiver->__sk_common.skc_net.net == sender->__sk_common.skc_net.net) return true;
@@ -212,7 +220,8 @@ static __always_inline void leave(struct bpf_sock_ops *ctx) {
   const struct membership *membership = sk ? bpf_sk_storage_get(&memberships, sk, NULL, 0) : NULL;
   if (membership) {
     const __u64 key = membership->key;
-    // The socket stays in the sockhash until it is closed, so that redirected data it has not read stays readable.
+    // The socket stays in the sockhash until it is closed, so that redirected data it has not read
+    // stays readable.
     bpf_map_delete_elem(&joined, &key);
   }
   struct pair self = {};
@@ -234,7 +243,8 @@ static __always_inline void join_client(struct bpf_sock_ops *ctx) {
   fill_pair(&self, ctx);
   const struct client *client = bpf_map_lookup_elem(&connecting, &self);
   const __u64 cookie = bpf_get_socket_cookie(ctx);
-  if (!client || client->cookie != cookie) return; // not there, or the same addresses in another namespace
+  // not there, or the same addresses in another namespace
+  if (!client || client->cookie != cookie) return;
   const struct membership membership = {.key = cookie, .is_client = 1};
   if (!client->has_local_server || !join(ctx, cookie, &membership)) bpf_map_delete_elem(&connecting, &self);
 }
@@ -262,8 +272,8 @@ int shortcut_sockops(struct bpf_sock_ops *ctx) {
   }
 }
 
-// The same for sockets that the daemon accepts, where the daemon is in a cgroup that is not steered. Other sockets of
-// that cgroup take no part.
+// The same for sockets that the daemon accepts, where the daemon is in a cgroup that is not
+// steered. Other sockets of that cgroup take no part.
 SEC("sockops")
 int shortcut_daemon_sockops(struct bpf_sock_ops *ctx) {
   const __u32 first = 0;
@@ -284,8 +294,8 @@ int shortcut_daemon_sockops(struct bpf_sock_ops *ctx) {
   }
 }
 
-// Whether it is known where to redirect to. An entry that is deleted may be used again at once, so what was read
-// belongs to these two only if the entry is still there afterwards.
+// Whether it is known where to redirect to. An entry that is deleted may be used again at once, so
+// what was read belongs to these two only if the entry is still there afterwards.
 static __always_inline bool knows_peer(struct membership *me, const struct joined *both) {
   if (me->peer) return true;
   const __u64 key = me->key, peer = both->server_cookie;
@@ -302,7 +312,8 @@ int shortcut_message(struct sk_msg_md *ctx) {
   struct direction *direction = &me->direction;
   const __u64 key = me->key;
   const struct joined *both = bpf_map_lookup_elem(&joined, &key);
-  if (!both || !knows_peer(me, both)) { // the other end does not take part, has not joined yet, or is gone: TCP
+  // the other end does not take part, has not joined yet, or is gone: TCP
+  if (!both || !knows_peer(me, both)) {
     direction->is_by_tcp = 1;
     return SK_PASS;
   }
@@ -310,7 +321,8 @@ int shortcut_message(struct sk_msg_md *ctx) {
   const __u64 from = me->is_client ? both->client : both->server;
   const __u64 to = me->is_client ? both->server : both->client;
   __u64 target = me->peer;
-  // A peer that has just gone is not found. That must not become an SK_DROP, which would be for ever.
+  // A peer that has just gone is not found. That must not become an SK_DROP, which would be for
+  // ever.
   if (!may_redirect(direction, from, to, ctx->size) ||
       bpf_msg_redirect_hash(ctx, &shortcut_sockets, &target, BPF_F_INGRESS) != SK_PASS) {
     direction->is_by_tcp = 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// Steering by messages, as in "Accelerating Inter-Host Communication Between Microservices with RDMA/eBPF": a
-// connection is made by plain TCP, and then a proxy socket of the daemon stands for its other end. What the program
-// sends is put into the proxy socket's queue, and what the daemon sends on the proxy socket into the program's. The
-// connection itself carries nothing but its end.
+// Steering by messages, as in "Accelerating Inter-Host Communication Between Microservices with
+// RDMA/eBPF": a connection is made by plain TCP, and then a proxy socket of the daemon stands for
+// its other end. What the program sends is put into the proxy socket's queue, and what the daemon
+// sends on the proxy socket into the program's. The connection itself carries nothing but its end.
 //
 //  sockops     gives an established connection a proxy socket of the pool, takes the two apart when the connection is
 //              closed, and tells the daemon of both
@@ -34,7 +34,8 @@ extern struct {
   __type(value, struct settings);
 } settings SEC(".maps");
 
-// Whose messages are redirected, and where to: programs' sockets by cookie, proxy sockets by number.
+// Whose messages are redirected, and where to: programs' sockets by cookie, proxy sockets by
+// number.
 struct {
   __uint(type, BPF_MAP_TYPE_SOCKHASH);
   __uint(max_entries, 65536);
@@ -71,7 +72,8 @@ struct {
   __type(value, struct proxy_request);
 } proxy_numbers SEC(".maps");
 
-// A connect of a program here. If the server is on this host, too, both ends are taken over or none.
+// A connect of a program here. If the server is on this host, too, both ends are taken over or
+// none.
 struct proxied_connect {
   __u64 cookie;       // of the client's socket
   __u64 socket;       // its tcp_sock: only ever read, and only by BPF_CORE_READ
@@ -79,16 +81,17 @@ struct proxied_connect {
   __u32 first_seq;    // of the client, by which the server knows it
 };
 
-// A proxy socket has one owner at a time: the queue of free ones, a connect, or a connection. Connection requests of
-// two namespaces and the end of the client's socket may meet at one connect: server_proxy goes from SERVER_UNSEEN to
-// what was reserved by compare and exchange, and from there to SERVER_SETTLED by exchange. Whoever gets a proxy socket
-// out of it owns it; whoever could not put one in gives it back.
+// A proxy socket has one owner at a time: the queue of free ones, a connect, or a connection.
+// Connection requests of two namespaces and the end of the client's socket may meet at one connect:
+// server_proxy goes from SERVER_UNSEEN to what was reserved by compare and exchange, and from there
+// to SERVER_SETTLED by exchange. Whoever gets a proxy socket out of it owns it; whoever could not
+// put one in gives it back.
 #define SERVER_UNSEEN 0
 #define SERVER_WITHOUT 1
 #define SERVER_SETTLED 2
 
-// By the client's end, which two network namespaces may share. A second connect with the same ends stays with TCP, so
-// an entry belongs to one connect from first to last.
+// By the client's end, which two network namespaces may share. A second connect with the same ends
+// stays with TCP, so an entry belongs to one connect from first to last.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
@@ -145,8 +148,8 @@ static __always_inline void give_back(__u64 proxy) {
   if (proxy) bpf_map_push_elem(&free_sockets, &proxy, 0);
 }
 
-// Asks to be told when this connection is closed, however that comes about. A program on the tracepoint
-// tcp_destroy_sock is not told of all of them: docs/steering-skmsg.md.
+// Asks to be told when this connection is closed, however that comes about. A program on the
+// tracepoint tcp_destroy_sock is not told of all of them: docs/steering-skmsg.md.
 static __always_inline void watch_close(struct bpf_sock_ops *ctx) {
   bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }
@@ -196,7 +199,8 @@ static __always_inline void take_apart(__u64 proxy) {
   bpf_ringbuf_submit(event, 0);
 }
 
-// Takes the proxy socket that waits for the server of a connect; zero if there is none. No other can be reserved then.
+// Takes the proxy socket that waits for the server of a connect; zero if there is none. No other
+// can be reserved then.
 static __always_inline __u64 settle(struct proxied_connect *connect) {
   const __u64 proxy = __sync_lock_test_and_set(&connect->server_proxy, SERVER_SETTLED);
   return proxy > SERVER_SETTLED ? proxy : 0;
@@ -223,7 +227,8 @@ static __always_inline void begin_proxied_connect(struct bpf_sock_ops *ctx) {
   if (!bpf_map_update_elem(&proxied_connects, &self, &connect, BPF_NOEXIST)) watch_close(ctx);
 }
 
-// Called for a connection request, before the client gets an answer: the server's proxy socket is chosen first.
+// Called for a connection request, before the client gets an answer: the server's proxy socket is
+// chosen first.
 static __always_inline void reserve_for_server(struct bpf_sock_ops *ctx) {
   struct pair client_pair = {};
   fill_client_pair(&client_pair, ctx);
@@ -245,8 +250,9 @@ static __always_inline void take_over_client(struct bpf_sock_ops *ctx) {
   end_connect(&self, connect);
 }
 
-// Whether the packet that is being received, the last one of the handshake, was sent by this client. Between two
-// network namespaces neither addresses nor sequence numbers prove it; see is_sent_by() in shortcut.bpf.c.
+// Whether the packet that is being received, the last one of the handshake, was sent by this
+// client. Between two network namespaces neither addresses nor sequence numbers prove it; see
+// is_sent_by() in shortcut.bpf.c.
 static __always_inline bool is_connect_of(struct bpf_sock_ops *ctx, const struct tcp_sock *mine,
                                           const struct proxied_connect *connect) {
   if (BPF_CORE_READ(mine, copied_seq) != connect->first_seq + 1) return false;
@@ -275,8 +281,9 @@ static __always_inline void take_over_server(struct bpf_sock_ops *ctx) {
   if (bpf_map_lookup_elem(&proxy_targets, &target)) take_over(ctx, false, free_proxy());
 }
 
-// TCP is done with the connection. Its program may not be: what waits to be read is the psock's, and stays with the
-// entry in intercepted_sockets until the kernel frees the socket or it is used again.
+// TCP is done with the connection. Its program may not be: what waits to be read is the psock's,
+// and stays with the entry in intercepted_sockets until the kernel frees the socket or it is used
+// again.
 static __always_inline void closed(struct bpf_sock_ops *ctx) {
   struct pair self = {};
   fill_pair(&self, ctx);
@@ -319,7 +326,8 @@ int skmsg_message(struct sk_msg_md *ctx) {
   if (!number) return SK_PASS;
   __u64 proxy = number->proxy;
   struct association *association = bpf_map_lookup_elem(&socket_association, &proxy);
-  // Bytes of this connection were somewhere else: to go on by TCP would tear a hole. The program gets EACCES.
+  // Bytes of this connection were somewhere else: to go on by TCP would tear a hole. The program
+  // gets EACCES.
   if (!association) return SK_DROP;
   const bool is_proxy = number->kind == PROXY_REQUEST_OFFER;
   __u64 target = is_proxy ? association->cookie : proxy;
@@ -348,7 +356,8 @@ int skmsg_gate(struct __sk_buff *skb) {
   const __u64 proxy = number->proxy;
   const struct association *association = bpf_map_lookup_elem(&socket_association, &proxy);
   const struct settings *set = bpf_map_lookup_elem(&settings, &first);
-  if (!association || !set || bpf_ktime_get_ns() > set->deadline_ns) return 1; // no daemon will deliver
+  // no daemon will deliver
+  if (!association || !set || bpf_ktime_get_ns() > set->deadline_ns) return 1;
   if (association->delivered >= association->sent) return 1;
   count_skmsg(SKMSG_HELD_FINS);
   return 0; // TCP tries again

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// What programs that redirect messages know of sockets: the kernel's own fields, and a connection's two ends.
+// What programs that redirect messages know of sockets: the kernel's own fields, and a connection's
+// two ends.
 #pragma once
 
 #include "steer.bpf.h"
 
 #include <bpf/bpf_core_read.h>
 
-// Only what is read here. libbpf finds the true offsets in the kernel's BTF when it loads the program.
+// Only what is read here. libbpf finds the true offsets in the kernel's BTF when it loads the
+// program.
 typedef struct {
   int counter;
 } __attribute__((preserve_access_index)) atomic_t;
@@ -114,7 +116,8 @@ static __always_inline void fill_pair(struct pair *pair, struct bpf_sock_ops *ct
   pair->remote.port = bpf_ntohl(ctx->remote_port);
 }
 
-// The same connection as the socket at the other end has it. Of a socket that accepted: the client's.
+// The same connection as the socket at the other end has it. Of a socket that accepted: the
+// client's.
 static __always_inline void fill_client_pair(struct pair *pair, struct bpf_sock_ops *ctx) {
   struct pair mine = {};
   fill_pair(&mine, ctx);

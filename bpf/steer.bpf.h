@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// What the steering programs and TypeScript share: the layouts of maps and events. src/steering/layouts.ts is generated
-// from them (tools/bpf-layouts.ts), so a change here is a change there.
+// What the steering programs and TypeScript share: the layouts of maps and events.
+// src/steering/layouts.ts is generated from them (tools/bpf-layouts.ts), so a change here is a
+// change there.
 #pragma once
 
 #include <linux/bpf.h>
@@ -15,7 +16,8 @@
 #define MAX_RULES 64
 #define COMMAND_BYTES 16
 
-// Addresses are IPv6 in network order; IPv4 ones are mapped (::ffff:a.b.c.d). Ports are in host order.
+// Addresses are IPv6 in network order; IPv4 ones are mapped (::ffff:a.b.c.d). Ports are in host
+// order.
 struct ip_endpoint {
   __u32 address[4];
   __u32 port;
@@ -119,7 +121,8 @@ struct proxy_request {
   __u32 queued; // in the answer: bytes that wait for this program to read them
 };
 
-// Connections that a program here accepts and that the daemon takes over, because the client's daemon does so as well.
+// Connections that a program here accepts and that the daemon takes over, because the client's
+// daemon does so as well.
 struct proxy_target {
   struct ip_endpoint server;
   __u32 client[4];

@@ -1,9 +1,10 @@
-// One process writes into the memory of another, and counts there with atomics. Run it with Node 24:
+// One process writes into the memory of another, and counts there with atomics. Run it with Node
+// 24:
 //
 //   node examples/remote-memory.ts
 //
-// The parent offers 4 KiB. The child uses TCP only to exchange the QP endpoints; the bytes go over the RDMA device. For a
-// real device, set DEVICE to its name.
+// The parent offers 4 KiB. The child uses TCP only to exchange the QP endpoints; the bytes go over
+// the RDMA device. For a real device, set DEVICE to its name.
 
 import { fork } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,9 +1,10 @@
-// Two nodes with buffers that both know by name: one fetches the buffer of the other. Run it with Node 24:
+// Two nodes with buffers that both know by name: one fetches the buffer of the other. Run it with
+// Node 24:
 //
 //   node examples/transfer.ts
 //
-// The child dials the parent over TCP only to exchange endpoints; the bytes go over the RDMA device. For a real device, or
-// in a guest, set DEVICE to its name.
+// The child dials the parent over TCP only to exchange endpoints; the bytes go over the RDMA
+// device. For a real device, or in a guest, set DEVICE to its name.
 
 import { fork } from 'node:child_process';
 import { TransferLibrary } from '../src/transfer/index.ts'; // outside: 'millrace/transfer'

@@ -1,4 +1,5 @@
-// Fills an array that another process or host reads (vortex-receiver.ts). Run it with Node 24, before the receiver:
+// Fills an array that another process or host reads (vortex-receiver.ts). Run it with Node 24,
+// before the receiver:
 //
 //   node examples/vortex-sender.ts
 

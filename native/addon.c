@@ -1,4 +1,5 @@
-// The module itself: one state per environment, argument parsing, and the release of all that an environment leaves.
+// The module itself: one state per environment, argument parsing, and the release of all that an
+// environment leaves.
 #include "addon.h"
 
 #include <math.h>
@@ -26,8 +27,8 @@ static bool wrong_type(napi_env env, const char *expected) {
   return false;
 }
 
-// napi_get_value_int32 makes 0 of NaN, and 0 may be an open descriptor: only whole numbers pass here. Flags may use the
-// top bit, so both ways to write 32 bits are taken.
+// napi_get_value_int32 makes 0 of NaN, and 0 may be an open descriptor: only whole numbers pass
+// here. Flags may use the top bit, so both ways to write 32 bits are taken.
 bool mr_int(napi_env env, napi_value value, int32_t *out) {
   double number;
   if (napi_get_value_double(env, value, &number) != napi_ok) return wrong_type(env, "expected an integer");
@@ -173,8 +174,9 @@ napi_value mr_own_result(napi_env env, int fd) {
   return mr_return(env, owned < 0 ? owned : fd);
 }
 
-// Runs when the environment ends, also for a worker that was terminated in the middle of something. What is mapped is
-// unmapped by the finalizer of its ArrayBuffer, once nothing can reach it any more; that may be before or after this.
+// Runs when the environment ends, also for a worker that was terminated in the middle of something.
+// What is mapped is unmapped by the finalizer of its ArrayBuffer, once nothing can reach it any
+// more; that may be before or after this.
 static void release(napi_env env, void *data, void *hint) {
   struct mr_state *state = data;
   mr_ibv_release(state);

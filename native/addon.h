@@ -1,9 +1,11 @@
-// What every facility file shares: the per-environment state, argument parsing, and how a function is exported.
+// What every facility file shares: the per-environment state, argument parsing, and how a function
+// is exported.
 //
-// The rules of this layer: parse, make one call, convert, return. A function that makes a system call returns its
-// result as a number, or -errno; TypeScript decides what is an error. A function given wrong arguments (a wrong type, a
-// range outside its memory) throws and touches nothing. Everything belongs to one napi_env, so each worker thread has
-// its own tables and nothing here needs a lock.
+// The rules of this layer: parse, make one call, convert, return. A function that makes a system
+// call returns its result as a number, or -errno; TypeScript decides what is an error. A function
+// given wrong arguments (a wrong type, a range outside its memory) throws and touches nothing.
+// Everything belongs to one napi_env, so each worker thread has its own tables and nothing here
+// needs a lock.
 #pragma once
 
 #include <errno.h>
@@ -13,8 +15,9 @@
 #include <stdint.h>
 #include <time.h>
 
-// A mapping has two holders: the environment's table, through which calls find it by number, and the ArrayBuffer over
-// it. Whichever lets go last frees this struct. Both run on the environment's own thread.
+// A mapping has two holders: the environment's table, through which calls find it by number, and
+// the ArrayBuffer over it. Whichever lets go last frees this struct. Both run on the environment's
+// own thread.
 struct mr_mapping {
   uint8_t *addr; // NULL once unmapped
   size_t size;
@@ -64,14 +67,18 @@ struct mr_state *mr_state(napi_env env);
 // Arguments. Each returns false with a JavaScript exception pending.
 bool mr_args(napi_env env, napi_callback_info info, size_t count, napi_value *argv);
 bool mr_int(napi_env env, napi_value value, int32_t *out);
-bool mr_int_args(napi_env env, napi_callback_info info, size_t count, int32_t *out); // all arguments, at most 5
-bool mr_size(napi_env env, napi_value value, size_t *out);                           // 0 … 2^53-1
-bool mr_double(napi_env env, napi_value value, double *out);                         // not NaN
-struct timespec mr_timespec(double ns); // what is out of reach becomes the nearest there is
-bool mr_bytes(napi_env env, napi_value value, uint8_t **data, size_t *size); // Uint8Array, valid during the call
+// all arguments, at most 5
+bool mr_int_args(napi_env env, napi_callback_info info, size_t count, int32_t *out);
+bool mr_size(napi_env env, napi_value value, size_t *out);   // 0 … 2^53-1
+bool mr_double(napi_env env, napi_value value, double *out); // not NaN
+// what is out of reach becomes the nearest there is
+struct timespec mr_timespec(double ns);
+// Uint8Array, valid during the call
+bool mr_bytes(napi_env env, napi_value value, uint8_t **data, size_t *size);
 bool mr_string(napi_env env, napi_value value, char *out, size_t capacity);
 
-// A range of a mapping, checked: throws RangeError when the mapping is closed or the range is not inside it.
+// A range of a mapping, checked: throws RangeError when the mapping is closed or the range is not
+// inside it.
 bool mr_range(napi_env env, int32_t id, size_t offset, size_t length, uint8_t **out);
 bool mr_range_args(napi_env env, const napi_value *id_offset_length, uint8_t **out, size_t *length);
 

@@ -1,5 +1,6 @@
-// 64-bit atomic operations on mapped memory, for which JavaScript would need a BigInt. Really atomic: between threads,
-// processes that map the bytes. What was there goes to the scratch double, as bits.
+// 64-bit atomic operations on mapped memory, for which JavaScript would need a BigInt. Really
+// atomic: between threads, processes that map the bytes. What was there goes to the scratch double,
+// as bits.
 #include "addon.h"
 
 #include <string.h>

@@ -11,8 +11,8 @@ static const struct mr_libbpf *library(napi_env env) {
   return functions;
 }
 
-// The kernel takes pointers and trusts the map's own sizes: src/native/bpf-map.ts has checked key and value against
-// them.
+// The kernel takes pointers and trusts the map's own sizes: src/native/bpf-map.ts has checked key
+// and value against them.
 struct entry {
   int32_t fd;
   uint8_t *key, *value;

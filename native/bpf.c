@@ -1,4 +1,5 @@
-// BPF objects by libbpf: open from bytes, choose, load, attach. Links and maps are descriptors, owned like all others.
+// BPF objects by libbpf: open from bytes, choose, load, attach. Links and maps are descriptors,
+// owned like all others.
 #include "addon.h"
 #include "libbpf.h"
 
@@ -15,7 +16,8 @@ struct mr_bpf {
 
 static const napi_type_tag handle_tag = {0x6d696c6c72616365, 0x6270662d6f626a65};
 
-// What libbpf says during one call of this thread: for a refused program that includes the verifier's log.
+// What libbpf says during one call of this thread: for a refused program that includes the
+// verifier's log.
 struct mr_log {
   char *text; // NULL while empty; ends in NUL
   size_t length;
@@ -54,8 +56,8 @@ static void handle_gone(napi_env env, void *data, void *hint) {
   free(handle);
 }
 
-// False with an exception pending when the machine has no libbpf. A function that gets a handle need not check: opening
-// it has.
+// False with an exception pending when the machine has no libbpf. A function that gets a handle
+// need not check: opening it has.
 static bool has_libbpf(napi_env env) {
   if (mr_libbpf() != NULL) return true;
   napi_throw_error(env, "ERR_NO_LIBBPF", "there is no libbpf.so.1");
@@ -263,7 +265,8 @@ static napi_value prog_detach(napi_env env, napi_callback_info info) {
   return mr_return(env, mr_libbpf()->bpf_prog_detach2(arg[0], arg[1], (enum bpf_attach_type)arg[2]));
 }
 
-// Runs a `syscall` program on this thread; it may change its context, in place. Returns what the program returned.
+// Runs a `syscall` program on this thread; it may change its context, in place. Returns what the
+// program returned.
 static napi_value prog_run(napi_env env, napi_callback_info info) {
   napi_value argv[2];
   int32_t fd;
@@ -312,7 +315,8 @@ MR_EXPORTS(bpf) {
       MR_FUNCTION("bpfProgRun", prog_run),
       MR_FUNCTION("bpfMapCreate", map_create),
   };
-  // One for the process; every thread's environment sets the same, and it listens for the calling thread only.
+  // One for the process; every thread's environment sets the same, and it listens for the calling
+  // thread only.
   if (mr_libbpf() != NULL) mr_libbpf()->libbpf_set_print(listen_to_libbpf);
   return MR_DEFINE(env, exports, functions);
 }

@@ -1,5 +1,6 @@
-// CRC-32, by carry-less multiplication where that is faster than tables. Which one is found out by a race: emulated
-// processors offer the instruction and need far longer for it than for eight table look-ups.
+// CRC-32, by carry-less multiplication where that is faster than tables. Which one is found out by
+// a race: emulated processors offer the instruction and need far longer for it than for eight table
+// look-ups.
 #include "crc32.h"
 
 #include <pthread.h>
@@ -61,8 +62,8 @@ __attribute__((target("pclmul,sse4.1"))) static inline __m128i fold(__m128i bloc
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-// Four lanes of 16 bytes are folded forward until 16 bytes are left that have the same remainder as everything before;
-// the tables take those and the rest.
+// Four lanes of 16 bytes are folded forward until 16 bytes are left that have the same remainder as
+// everything before; the tables take those and the rest.
 __attribute__((target("pclmul,sse4.1"))) static uint32_t by_multiplication(uint32_t state, const uint8_t *bytes,
                                                                            size_t size) {
   if (size < 128) return by_tables(state, bytes, size);
@@ -112,8 +113,8 @@ static void choose(void) {
   fill_tables();
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1")) return;
-  // The lower half of a block is 64 bits further away from the end than the upper one; multiplying reflected numbers of
-  // 33 bits costs 32 bits of distance less one, which is in `power`.
+  // The lower half of a block is 64 bits further away from the end than the upper one; multiplying
+  // reflected numbers of 33 bits costs 32 bits of distance less one, which is in `power`.
   fold_64[0] = power(512 + 32);
   fold_64[1] = power(512 - 32);
   fold_16[0] = power(128 + 32);
@@ -138,7 +139,8 @@ static uint32_t multiply(uint32_t a, uint32_t b) {
 }
 
 uint32_t mr_crc32_unwind(uint32_t state, size_t size) {
-  // x^-8: one zero byte back. The polynomial's top bit, x^32, tells what a carry out at the bottom came from.
+  // x^-8: one zero byte back. The polynomial's top bit, x^32, tells what a carry out at the bottom
+  // came from.
   uint32_t factor = 0x80000000u;
   for (int i = 0; i < 8; i++)
     factor = (factor << 1) ^ (factor & 0x80000000u ? ((uint32_t)POLYNOMIAL << 1) | 1 : 0);

@@ -1,5 +1,6 @@
-// Datagrams in batches: one call sends or receives many, and one datagram may stand for many of the same size (UDP
-// segmentation and its reverse). Rows in mapped memory say where each is; TypeScript fills and reads them.
+// Datagrams in batches: one call sends or receives many, and one datagram may stand for many of the
+// same size (UDP segmentation and its reverse). Rows in mapped memory say where each is; TypeScript
+// fills and reads them.
 #include "addon.h"
 
 #include <net/if.h>

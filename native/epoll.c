@@ -1,4 +1,5 @@
-// epoll: the kernel writes a batch of events straight into mapped memory, where TypeScript reads it as a typed array.
+// epoll: the kernel writes a batch of events straight into mapped memory, where TypeScript reads it
+// as a typed array.
 #include "addon.h"
 
 #include <sys/epoll.h>
@@ -14,8 +15,9 @@ static napi_value epoll_ctl_(napi_env env, napi_callback_info info) {
   return mr_result(env, epoll_ctl(arg[0], arg[1], arg[2], &event));
 }
 
-// Events go to the start of the mapping. A negative timeout waits for ever; it is in ns because lanes wait for less
-// than the millisecond that epoll_wait counts in. Without one, epoll_wait is the cheaper of the two.
+// Events go to the start of the mapping. A negative timeout waits for ever; it is in ns because
+// lanes wait for less than the millisecond that epoll_wait counts in. Without one, epoll_wait is
+// the cheaper of the two.
 static napi_value epoll_wait_(napi_env env, napi_callback_info info) {
   napi_value argv[4];
   int32_t epoll, id, capacity;

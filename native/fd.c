@@ -1,4 +1,5 @@
-// Descriptors that are neither memory nor sockets: eventfd, timerfd, pidfd; and closing, duplicating and handing over.
+// Descriptors that are neither memory nor sockets: eventfd, timerfd, pidfd; and closing,
+// duplicating and handing over.
 #include "addon.h"
 
 #include <fcntl.h>
@@ -7,7 +8,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-// Closes only what this environment owns, so that a stale number never closes a descriptor of Node's.
+// Closes only what this environment owns, so that a stale number never closes a descriptor of
+// Node's.
 static napi_value close_(napi_env env, napi_callback_info info) {
   int32_t fd;
   if (!mr_int_args(env, info, 1, &fd)) return NULL;

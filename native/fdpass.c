@@ -40,8 +40,8 @@ static napi_value send_fds(napi_env env, napi_callback_info info) {
   return mr_result(env, sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
-// Returns [bytes received, fd, fd …] or -errno. Every descriptor that came is owned before anything else can fail;
-// -EMSGSIZE when the peer sent more than fit: then none is kept.
+// Returns [bytes received, fd, fd …] or -errno. Every descriptor that came is owned before anything
+// else can fail; -EMSGSIZE when the peer sent more than fit: then none is kept.
 static napi_value recv_fds(napi_env env, napi_callback_info info) {
   napi_value argv[2], result;
   int32_t socket;

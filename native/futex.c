@@ -1,5 +1,5 @@
-// futex(2) on mapped memory, shared between processes. Waiting blocks the calling thread: for lanes, not for event
-// loops.
+// futex(2) on mapped memory, shared between processes. Waiting blocks the calling thread: for
+// lanes, not for event loops.
 #include "addon.h"
 
 #include <linux/futex.h>
@@ -18,7 +18,8 @@ static bool word(napi_env env, napi_value id_value, napi_value offset_value, uin
   return false;
 }
 
-// 0 when woken, -EAGAIN when the word is not `expected`, -ETIMEDOUT, -EINTR. A negative timeout waits for ever.
+// 0 when woken, -EAGAIN when the word is not `expected`, -ETIMEDOUT, -EINTR. A negative timeout
+// waits for ever.
 static napi_value futex_wait(napi_env env, napi_callback_info info) {
   napi_value argv[4];
   uint8_t *address;

@@ -1,10 +1,11 @@
-// The data path of an RDMA device: rows of a batch become one chain of requests, completions become rows, and channels
-// tell whose turn it is. One call for each batch.
+// The data path of an RDMA device: rows of a batch become one chain of requests, completions become
+// rows, and channels tell whose turn it is. One call for each batch.
 #include "ibverbs.h"
 
 #include <arpa/inet.h>
 
-// Rows in 32-bit words, as src/verbs/work-request.ts lays them out. 64-bit values are low word, high word.
+// Rows in 32-bit words, as src/verbs/work-request.ts lays them out. 64-bit values are low word,
+// high word.
 enum {
   SEND_OPCODE,
   SEND_FLAGS,
@@ -80,7 +81,8 @@ static uint64_t take_sges(const volatile uint32_t *words, uint32_t count, struct
   return total;
 }
 
-// Inline data is copied by this process: it must be mapped by this environment, whatever the row says.
+// Inline data is copied by this process: it must be mapped by this environment, whatever the row
+// says.
 static bool is_mapped(const struct mr_state *state, const struct ibv_sge *sge) {
   static _Thread_local uint32_t last; // most often the same mapping as before
   for (uint32_t i = 0; i < state->mapping_slots; i++) {
@@ -160,8 +162,8 @@ static int convert(struct mr_state *state, const struct mr_ibv_object *qp, const
   return 0;
 }
 
-// Returns how many rows were taken. When it is fewer than there are, the reason is left in `scratch`: -ENOMEM when the
-// queue is full.
+// Returns how many rows were taken. When it is fewer than there are, the reason is left in
+// `scratch`: -ENOMEM when the queue is full.
 static napi_value post_send(napi_env env, napi_callback_info info) {
   int32_t arg[4]; // QP, mapping, words of a row, rows
   struct batch batch;
@@ -194,7 +196,8 @@ static napi_value post_send(napi_env env, napi_callback_info info) {
   return mr_return(env, taken);
 }
 
-// Posts rows of receives by `post`, which takes a chain and returns an errno and the first that was not taken.
+// Posts rows of receives by `post`, which takes a chain and returns an errno and the first that was
+// not taken.
 static napi_value post_receives(napi_env env, const struct mr_ibv_object *queue, const struct batch *batch,
                                 int (*post)(const struct mr_ibv_object *, struct ibv_recv_wr *,
                                             struct ibv_recv_wr **)) {

@@ -1,5 +1,5 @@
-// What is made on an RDMA device: domains, regions, channels, queues, queue pairs and address handles; and the steps of
-// a queue pair.
+// What is made on an RDMA device: domains, regions, channels, queues, queue pairs and address
+// handles; and the steps of a queue pair.
 #include "ibverbs.h"
 
 #include <fcntl.h>
@@ -18,8 +18,8 @@ static napi_value alloc_pd(napi_env env, napi_callback_info info) {
   return mr_return(env, mr_ibv_settle(env, object, mr_libibverbs()->ibv_alloc_pd(context->context)));
 }
 
-// Returns [handle, lkey, rkey, address], or -errno. The pages stay with the device until the region is closed, also
-// when the memory is unmapped before.
+// Returns [handle, lkey, rkey, address], or -errno. The pages stay with the device until the region
+// is closed, also when the memory is unmapped before.
 static napi_value register_mr(napi_env env, napi_callback_info info) {
   napi_value argv[5];
   int32_t handle, access;
@@ -103,7 +103,8 @@ enum { QP_ARGUMENTS = 10 };
 // Returns [handle, number], or -errno.
 static napi_value create_qp(napi_env env, napi_callback_info info) {
   napi_value argv[QP_ARGUMENTS];
-  // domain, type, send CQ, receive CQ, SRQ or 0, sends, receives, scatter-gather entries, inline bytes, signal all
+  // domain, type, send CQ, receive CQ, SRQ or 0, sends, receives, scatter-gather entries, inline
+  // bytes, signal all
   int32_t arg[QP_ARGUMENTS];
   if (!mr_args(env, info, QP_ARGUMENTS, argv)) return NULL;
   for (size_t i = 0; i < QP_ARGUMENTS; i++) {
@@ -133,7 +134,8 @@ static napi_value create_qp(napi_env env, napi_callback_info info) {
       .qp_type = (enum ibv_qp_type)arg[1],
       .sq_sig_all = arg[9] != 0,
   };
-  // What was asked for, not what the device makes of it: a wrong request is the same on every device.
+  // What was asked for, not what the device makes of it: a wrong request is the same on every
+  // device.
   object->max_sge = (uint32_t)arg[7];
   object->max_inline = (uint32_t)arg[8];
   errno = 0;

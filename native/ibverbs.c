@@ -1,4 +1,5 @@
-// RDMA devices by libibverbs: the table of objects, the list of devices, what they are, and their events.
+// RDMA devices by libibverbs: the table of objects, the list of devices, what they are, and their
+// events.
 #include "ibverbs.h"
 
 #include <assert.h>
@@ -121,8 +122,8 @@ static int destroy(const struct mr_libibverbs *library, struct mr_ibv_object *ob
   return EINVAL;
 }
 
-// The environment ends: children first, in as many rounds as there are generations. What cannot be destroyed is left to
-// the kernel, which does so when the process ends.
+// The environment ends: children first, in as many rounds as there are generations. What cannot be
+// destroyed is left to the kernel, which does so when the process ends.
 void mr_ibv_release(struct mr_state *state) {
   const struct mr_libibverbs *library = mr_libibverbs();
   struct mr_ibv *ibv = state->ibv;

@@ -1,8 +1,8 @@
 // Objects of libibverbs by number: what the files of this facility share.
 //
-// A handle is a place in the environment's table and the number of times that place was used before, so that the handle
-// of something closed is refused rather than taken for its successor. An object counts those made from it, and is not
-// closed before them.
+// A handle is a place in the environment's table and the number of times that place was used
+// before, so that the handle of something closed is refused rather than taken for its successor. An
+// object counts those made from it, and is not closed before them.
 #pragma once
 
 #include "addon.h"
@@ -38,7 +38,8 @@ struct mr_ibv_object *mr_ibv_find(napi_env env, int32_t handle, enum mr_ibv_kind
 // As mr_ibv_find, for a number that may be anything: NULL, without an exception.
 struct mr_ibv_object *mr_ibv_look(struct mr_state *state, int32_t handle, enum mr_ibv_kind kind);
 
-// An object that will be a child of `parents`, up to the first NULL. NULL when there is no memory or no number left.
+// An object that will be a child of `parents`, up to the first NULL. NULL when there is no memory
+// or no number left.
 struct mr_ibv_object *mr_ibv_prepare(napi_env env, enum mr_ibv_kind kind, struct mr_ibv_object *const parents[4]);
 // What the library made, or NULL with errno set: the handle, or -errno after forgetting the object.
 int64_t mr_ibv_settle(napi_env env, struct mr_ibv_object *object, void *made);

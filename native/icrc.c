@@ -1,9 +1,10 @@
 // The invariant CRC of RoCEv2: completes packets to be sent, and checks packets that came.
 //
-// It covers the packet as no UDP socket shows it, with IP and UDP headers, less what routers change. So those headers
-// are made up here from the two addresses. What a receiver cannot know is the IPv4 identification the sender chose; but
-// a CRC is linear, so the difference between the sum that came and the sum for identification 0 tells which one it was,
-// or that there is none with which the packet is whole.
+// It covers the packet as no UDP socket shows it, with IP and UDP headers, less what routers
+// change. So those headers are made up here from the two addresses. What a receiver cannot know is
+// the IPv4 identification the sender chose; but a CRC is linear, so the difference between the sum
+// that came and the sum for identification 0 tells which one it was, or that there is none with
+// which the packet is whole.
 #include "addon.h"
 #include "crc32.h"
 
@@ -129,8 +130,8 @@ static bool gather(napi_env env, const struct seal_row *row, const uint8_t *piec
   return false;
 }
 
-// slab, offset of the local address, rows, first row, count, pieces, count of pieces. Gathers each packet's payload
-// behind its header, pads it, and adds the ICRC.
+// slab, offset of the local address, rows, first row, count, pieces, count of pieces. Gathers each
+// packet's payload behind its header, pads it, and adds the ICRC.
 static napi_value seal_packets(napi_env env, napi_callback_info info) {
   napi_value argv[7];
   int32_t arg[7];
@@ -185,8 +186,8 @@ static uint32_t identification(const struct prefix *prefix, const uint8_t *packe
   return origin >> 16 == 0 ? (uint32_t)ntohs((uint16_t)origin) : ~0u;
 }
 
-// slab, offset of the local address, rows, count. Each result is an IPv4 identification, 0 for IPv6, or ~0 for a packet
-// that is not whole.
+// slab, offset of the local address, rows, count. Each result is an IPv4 identification, 0 for
+// IPv6, or ~0 for a packet that is not whole.
 static napi_value check_packets(napi_env env, napi_callback_info info) {
   int32_t arg[4];
   uint8_t *rows, *local;

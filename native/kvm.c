@@ -1,7 +1,9 @@
-// KVM: runs the smallest guest that does what every operating system does, to learn whether this machine runs guests.
+// KVM: runs the smallest guest that does what every operating system does, to learn whether this
+// machine runs guests.
 //
-// In 64-bit mode, with paging, it takes one exception through its own interrupt table, and the handler writes to a
-// port. A lone `hlt` would not do: hosts that only run guests made for them (PVM) interpret that one and then fail.
+// In 64-bit mode, with paging, it takes one exception through its own interrupt table, and the
+// handler writes to a port. A lone `hlt` would not do: hosts that only run guests made for them
+// (PVM) interpret that one and then fail.
 #include "addon.h"
 
 #include <linux/kvm.h>
@@ -41,9 +43,10 @@ struct outcome {
 static void write_guest(uint8_t *memory) {
   const uint64_t gdt[] = {0, 0x00af9a000000ffff, 0x00cf92000000ffff}; // none, 64-bit code, data
   const uint64_t breakpoint_gate = 0x00008e0000080000 | at_handler;
-  const uint8_t code[] = {0xcc, 0xf4};                                  // int3; hlt
-  const uint8_t handler[] = {0xb0, guest_byte, 0xe6, guest_port, 0xf4}; // mov al, byte; out port, al; hlt
-  *(uint64_t *)(memory + at_pml4) = at_pdpt | 3;                        // present, writable
+  const uint8_t code[] = {0xcc, 0xf4}; // int3; hlt
+  // mov al, byte; out port, al; hlt
+  const uint8_t handler[] = {0xb0, guest_byte, 0xe6, guest_port, 0xf4};
+  *(uint64_t *)(memory + at_pml4) = at_pdpt | 3; // present, writable
   *(uint64_t *)(memory + at_pdpt) = at_directory | 3;
   *(uint64_t *)(memory + at_directory) = 0x83; // 2 MiB from address 0
   memcpy(memory + at_gdt, gdt, sizeof(gdt));
@@ -102,7 +105,8 @@ static void run_guest(int device, uint8_t *memory, struct outcome *outcome) {
   if (run->exit_reason == KVM_EXIT_IO && run->io.port == guest_port) outcome->step = step_ran;
 }
 
-// Between fork and _exit only system calls are made, because other threads may have held locks at the fork.
+// Between fork and _exit only system calls are made, because other threads may have held locks at
+// the fork.
 static void child(int device, uint8_t *shared) {
   struct outcome *outcome = (struct outcome *)(shared + at_outcome);
   sigset_t alarm_only;
@@ -118,7 +122,8 @@ static void child(int device, uint8_t *shared) {
   _exit(0);
 }
 
-// [step, errno, exit reason] for an open /dev/kvm; errno is ETIMEDOUT when the guest had to be ended. Or -errno.
+// [step, errno, exit reason] for an open /dev/kvm; errno is ETIMEDOUT when the guest had to be
+// ended. Or -errno.
 static napi_value try_guest(napi_env env, napi_callback_info info) {
   int32_t device;
   napi_value result;

@@ -1,4 +1,5 @@
-// libbpf, opened at run time: a machine without it runs all the rest. iproute2 depends on it, so few are without.
+// libbpf, opened at run time: a machine without it runs all the rest. iproute2 depends on it, so
+// few are without.
 #pragma once
 
 #include <bpf/bpf.h>
@@ -42,5 +43,6 @@ struct mr_libbpf {
 };
 #undef MR_LIBBPF_MEMBER
 
-// The functions, or NULL when the machine has no libbpf 1. Opened once for the process and never closed.
+// The functions, or NULL when the machine has no libbpf 1. Opened once for the process and never
+// closed.
 const struct mr_libbpf *mr_libbpf(void);

@@ -1,5 +1,5 @@
-// libibverbs, opened at run time: a machine without it runs all the rest. Posting and polling are not here: they are
-// inline functions of the header that go through the device's own table.
+// libibverbs, opened at run time: a machine without it runs all the rest. Posting and polling are
+// not here: they are inline functions of the header that go through the device's own table.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -43,6 +43,6 @@ struct mr_libibverbs {
 };
 #undef MR_LIBIBVERBS_MEMBER
 
-// The functions, or NULL when the machine has no libibverbs of rdma-core 34 or later. Opened once for the process and
-// never closed.
+// The functions, or NULL when the machine has no libibverbs of rdma-core 34 or later. Opened once
+// for the process and never closed.
 const struct mr_libibverbs *mr_libibverbs(void);

@@ -4,8 +4,8 @@
 #include <dlfcn.h>
 #include <link.h>
 
-// [0, path] when the library opens and has the symbol; [-ENOENT, why] when it does not open; [-ENOSYS, why] when the
-// symbol is missing.
+// [0, path] when the library opens and has the symbol; [-ENOENT, why] when it does not open;
+// [-ENOSYS, why] when the symbol is missing.
 static napi_value look_up(napi_env env, napi_callback_info info) {
   napi_value argv[2], result, text;
   char name[256], symbol[256];

@@ -24,7 +24,8 @@ static napi_value memfd_create_(napi_env env, napi_callback_info info) {
   }
   int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (unsigned)flags);
   if (fd < 0) return mr_return(env, -errno);
-  // Sealed against shrinking: a peer that holds the descriptor cannot take pages away from under our mapping (SIGBUS).
+  // Sealed against shrinking: a peer that holds the descriptor cannot take pages away from under
+  // our mapping (SIGBUS).
   if (ftruncate(fd, (off_t)size) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) < 0) {
     int error = errno;
     close(fd);
@@ -76,7 +77,8 @@ static int32_t free_slot(struct mr_state *state) {
   return slot;
 }
 
-// Where a huge page could lie, if the memory is large enough for one. Only a hint: another thread may be quicker.
+// Where a huge page could lie, if the memory is large enough for one. Only a hint: another thread
+// may be quicker.
 static void *place_for(size_t size) {
   if (size < HUGE_BYTES) return NULL;
   uint8_t *room = mmap(NULL, size + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -120,8 +122,9 @@ static napi_value map(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// Range, is_now: asks for transparent huge pages, where what is touched later gets them; or makes them now, for all who
-// have mapped it. -EINVAL where the kernel has none, another -errno where some of it could not be.
+// Range, is_now: asks for transparent huge pages, where what is touched later gets them; or makes
+// them now, for all who have mapped it. -EINVAL where the kernel has none, another -errno where
+// some of it could not be.
 static napi_value advise_huge(napi_env env, napi_callback_info info) {
   napi_value argv[4];
   uint8_t *start;
@@ -146,8 +149,9 @@ static struct mr_mapping *take_from_table(napi_env env, napi_value number) {
   return mapping;
 }
 
-// Detaches the ArrayBuffer, so that every view of it has length 0, then unmaps at once. Where the program has moved the
-// bytes into another ArrayBuffer (`transfer()`), that one keeps the mapping alive until it is collected.
+// Detaches the ArrayBuffer, so that every view of it has length 0, then unmaps at once. Where the
+// program has moved the bytes into another ArrayBuffer (`transfer()`), that one keeps the mapping
+// alive until it is collected.
 static napi_value unmap(napi_env env, napi_callback_info info) {
   napi_value argv[2];
   void *data = NULL;
@@ -165,7 +169,8 @@ static napi_value unmap(napi_env env, napi_callback_info info) {
   return NULL;
 }
 
-// For a mapping whose owner was collected without closing it: views that are still alive keep the memory.
+// For a mapping whose owner was collected without closing it: views that are still alive keep the
+// memory.
 static napi_value forget_mapping(napi_env env, napi_callback_info info) {
   napi_value argv[1];
   if (!mr_args(env, info, 1, argv)) return NULL;

@@ -1,4 +1,5 @@
-// rtnetlink: one request, and the first datagram of its answer. The kernel answers before send() returns.
+// rtnetlink: one request, and the first datagram of its answer. The kernel answers before send()
+// returns.
 #include "addon.h"
 
 #include <linux/netlink.h>

@@ -1,11 +1,12 @@
-// The pager's thread: serves the page faults of a Vortex window. It never allocates, never calls into JavaScript, and
-// waits only in poll().
+// The pager's thread: serves the page faults of a Vortex window. It never allocates, never calls
+// into JavaScript, and waits only in poll().
 //
-// The window is a shared mapping of the guard, a memfd without a single page, registered with userfaultfd for missing
-// pages. A fault on block b is answered by mapping slot b mod K of the pool over it. Blocks behind the revisit limit
-// are covered by the guard again first and given to the other end after that, so no thread can touch what was given
-// away. Between the mapping of the guard and its registration a touch causes no fault, but it leaves a page in the
-// guard: the guard's size shows it.
+// The window is a shared mapping of the guard, a memfd without a single page, registered with
+// userfaultfd for missing pages. A fault on block b is answered by mapping slot b mod K of the pool
+// over it. Blocks behind the revisit limit are covered by the guard again first and given to the
+// other end after that, so no thread can touch what was given away. Between the mapping of the
+// guard and its registration a touch causes no fault, but it leaves a page in the guard: the
+// guard's size shows it.
 #include "pager.h"
 
 #include <errno.h>
@@ -43,8 +44,9 @@ static uint32_t load(struct mr_pager *pager, int word) {
   return __atomic_load_n(&pager->ledger[word], __ATOMIC_ACQUIRE);
 }
 
-// A consumer may sleep in futex(2) on the ledger itself. Partner: BlockQueue.sleepUntil, which stores `sleepers` before
-// it loads the event count; here it is the other way round, so one of the two sees the other.
+// A consumer may sleep in futex(2) on the ledger itself. Partner: BlockQueue.sleepUntil, which
+// stores `sleepers` before it loads the event count; here it is the other way round, so one of the
+// two sees the other.
 static void wake_sleeper(struct mr_pager *pager) {
   uint32_t *event_count = &pager->ledger[LEDGER_EVENT_COUNT];
   __atomic_fetch_add(event_count, 1, __ATOMIC_SEQ_CST);
@@ -88,7 +90,8 @@ int mr_pager_guard(struct mr_pager *pager, int64_t first, int64_t count) {
   return ioctl(pager->uffd, UFFDIO_REGISTER, &registration) < 0 ? -errno : 0;
 }
 
-// Takes blocks out of the window. Afterwards no thread reaches their slots, because the kernel has flushed every TLB.
+// Takes blocks out of the window. Afterwards no thread reaches their slots, because the kernel has
+// flushed every TLB.
 static void take_out(struct mr_pager *pager, int64_t first, int64_t count) {
   struct stat status;
   for (int64_t block = first; block < first + count; block++)
@@ -112,7 +115,8 @@ static bool put_in(struct mr_pager *pager, int64_t block, size_t from) {
   return false;
 }
 
-// How many blocks the stream has; those of the window while the size is unknown; -1 if the size exceeds the window.
+// How many blocks the stream has; those of the window while the size is unknown; -1 if the size
+// exceeds the window.
 static int64_t end_of_stream(struct mr_pager *pager, uint64_t *size) {
   if (load(pager, LEDGER_SIZE_KNOWN) == 0) return pager->window_blocks;
   const uint64_t low = load(pager, LEDGER_SIZE), high = load(pager, LEDGER_SIZE + 1);
@@ -122,8 +126,8 @@ static int64_t end_of_stream(struct mr_pager *pager, uint64_t *size) {
   return -1;
 }
 
-// Clears what an earlier block left in a slot before it is mapped. A consumer never sees bytes past the end of the
-// stream.
+// Clears what an earlier block left in a slot before it is mapped. A consumer never sees bytes past
+// the end of the stream.
 static void clear_stale(struct mr_pager *pager, int64_t block) {
   uint8_t *slot = pager->pool + (block % pager->pool_blocks) * (int64_t)pager->block_bytes;
   if (pager->is_producer) {
@@ -162,8 +166,9 @@ static bool show(struct mr_pager *pager, int64_t block) {
   return true;
 }
 
-// Maps zeroes in place of a block of a failed stream. All such blocks share one block of memory, and at most
-// MR_PAGER_SINKS are mapped at once, so a program that walks through a failed stream costs neither memory nor mappings.
+// Maps zeroes in place of a block of a failed stream. All such blocks share one block of memory,
+// and at most MR_PAGER_SINKS are mapped at once, so a program that walks through a failed stream
+// costs neither memory nor mappings.
 static void show_sink(struct mr_pager *pager, int64_t block) {
   const int64_t slot = block % pager->pool_blocks;
   const bool is_real = pager->slot_block[slot] == block;
@@ -197,7 +202,8 @@ static void give_away(struct mr_pager *pager, int64_t end) {
   if (pager->is_producer) wake_sleeper(pager);
 }
 
-// Takes out and gives away the blocks behind the revisit limit; all blocks once the program has finished.
+// Takes out and gives away the blocks behind the revisit limit; all blocks once the program has
+// finished.
 static void retire(struct mr_pager *pager, int64_t stream_end) {
   const int64_t finish_end = atomic_load(&pager->finish_end);
   int64_t target = finish_end >= 0 ? finish_end : pager->top - pager->revisit;
@@ -220,8 +226,8 @@ static void retire(struct mr_pager *pager, int64_t stream_end) {
   }
 }
 
-// Maps the next blocks, all but their first page: a touch of that page is a cheap fault that shows how far the program
-// is.
+// Maps the next blocks, all but their first page: a touch of that page is a cheap fault that shows
+// how far the program is.
 static void map_ahead(struct mr_pager *pager, int64_t end) {
   if (pager->block_bytes <= pager->page_bytes || pager->top < 0) return;
   for (int64_t block = pager->top + 1; block <= pager->top + pager->ahead && block < end; block++) {
@@ -237,8 +243,8 @@ static void map_ahead(struct mr_pager *pager, int64_t end) {
   }
 }
 
-// Loads the other end's counter, which only grows, and never past what the pool holds. Partner: give_away,
-// BlockQueue.commit and BlockQueue.release.
+// Loads the other end's counter, which only grows, and never past what the pool holds. Partner:
+// give_away, BlockQueue.commit and BlockQueue.release.
 static void read_theirs(struct mr_pager *pager) {
   const int64_t value = (int32_t)load(pager, pager->is_producer ? LEDGER_RELEASED : LEDGER_COMMITTED);
   const int64_t most = pager->is_producer ? pager->low : pager->low + pager->pool_blocks;
@@ -320,7 +326,8 @@ static void read_faults(struct mr_pager *pager) {
   }
 }
 
-// Nothing is sent on the lifeline once the stream has begun: if it is readable, the other end has gone.
+// Nothing is sent on the lifeline once the stream has begun: if it is readable, the other end has
+// gone.
 static void check_lifeline(struct mr_pager *pager, short events) {
   char byte;
   if (events == 0) return;
@@ -354,7 +361,8 @@ void *mr_pager_run(void *data) {
       {.fd = pager->lifeline, .events = POLLIN}, // poll() ignores -1
   };
   while (!atomic_load(&pager->is_stopping)) {
-    // While the table is full, further faults stay in the kernel; they are read once a faulting thread was woken.
+    // While the table is full, further faults stay in the kernel; they are read once a faulting
+    // thread was woken.
     fds[0].fd = pager->fault_count < MR_PAGER_FAULTS ? pager->uffd : -1;
     fds[3].fd = pager->has_peer_gone ? -1 : pager->lifeline;
     if (poll(fds, 4, poll_timeout_ms(pager)) < 0 && errno != EINTR) fail(pager, FAILURE_SYSTEM + errno);
@@ -365,7 +373,8 @@ void *mr_pager_run(void *data) {
     if (fds[3].fd >= 0) check_lifeline(pager, fds[3].revents);
     advance(pager);
   }
-  // The stream has ended or failed before the pager is stopped, so threads that still wait get zeroes.
+  // The stream has ended or failed before the pager is stopped, so threads that still wait get
+  // zeroes.
   if (pager->fault_count == 0) read_faults(pager);
   advance(pager);
   return NULL;

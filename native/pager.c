@@ -1,9 +1,9 @@
-// Pagers as JavaScript sees them: started with a window, told to finish, stopped; and failed from any thread of the
-// process.
+// Pagers as JavaScript sees them: started with a window, told to finish, stopped; and failed from
+// any thread of the process.
 //
-// A thread that waits in a page fault cannot be reached from JavaScript, nor by worker.terminate(). So all pagers of
-// the process are in one list, and code that is about to terminate a thread, or to leave the process, fails its pagers
-// first.
+// A thread that waits in a page fault cannot be reached from JavaScript, nor by worker.terminate().
+// So all pagers of the process are in one list, and code that is about to terminate a thread, or to
+// leave the process, fails its pagers first.
 #include "pager.h"
 #include "addon.h"
 
@@ -22,7 +22,8 @@ static const napi_type_tag pager_tag = {0x6d696c6c72616365, 0x70616765722d7566};
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mr_pager *all;
-// Threads whose pagers were failed last. Numbers of threads are never used again in a process; 0 is the main thread.
+// Threads whose pagers were failed last. Numbers of threads are never used again in a process; 0 is
+// the main thread.
 static int32_t doomed[DOOMED];
 static uint32_t doomed_next;
 
@@ -80,7 +81,8 @@ static void close_if_open(int *fd) {
 static void release_parts(struct mr_pager *pager) {
   int *const fds[] = {&pager->uffd,        &pager->pool_fd,  &pager->guard_fd, &pager->sink_fd, &pager->own_event,
                       &pager->other_event, &pager->doorbell, &pager->command,  &pager->lifeline};
-  // Closing the userfaultfd first wakes threads that still wait; the window is plain memory from then on.
+  // Closing the userfaultfd first wakes threads that still wait; the window is plain memory from
+  // then on.
   for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
     close_if_open(fds[i]);
   if (pager->pool != NULL) munmap(pager->pool, (size_t)pager->pool_blocks * pager->block_bytes);
@@ -103,7 +105,8 @@ static void let_go(struct mr_pager *pager) {
   release_if_free(pager);
 }
 
-// The environment ends with the stream still open: its thread threw, returned early, or was terminated.
+// The environment ends with the stream still open: its thread threw, returned early, or was
+// terminated.
 static void environment_ends(void *data) {
   struct mr_pager *pager = data;
   if (!mr_pager_is_through(pager)) mr_pager_fail(pager, FAILURE_TERMINATED);
@@ -236,9 +239,9 @@ static int start_all(struct mr_pager *pager) {
   return result;
 }
 
-// userfault, pool, own event, other event, doorbell, lifeline (or -1), ledger, window bytes, block bytes, pool blocks,
-// is a producer, revisit, ahead, timeout in ms, does clear, owners. All descriptors are duplicated. Returns [handle,
-// ArrayBuffer] or -errno.
+// userfault, pool, own event, other event, doorbell, lifeline (or -1), ledger, window bytes, block
+// bytes, pool blocks, is a producer, revisit, ahead, timeout in ms, does clear, owners. All
+// descriptors are duplicated. Returns [handle, ArrayBuffer] or -errno.
 static napi_value pager_start(napi_env env, napi_callback_info info) {
   napi_value argv[16], buffer, external, result;
   if (!mr_args(env, info, 16, argv)) return NULL;
@@ -290,9 +293,9 @@ static napi_value pager_finish(napi_env env, napi_callback_info info) {
   return NULL;
 }
 
-// Handle, ArrayBuffer. Once only: the handle is dead afterwards. Detaches the buffer, so that every view of it has
-// length 0, ends the thread and unmaps, unless the bytes were moved into another ArrayBuffer: then that one keeps the
-// addresses.
+// Handle, ArrayBuffer. Once only: the handle is dead afterwards. Detaches the buffer, so that every
+// view of it has length 0, ends the thread and unmaps, unless the bytes were moved into another
+// ArrayBuffer: then that one keeps the addresses.
 static napi_value pager_stop(napi_env env, napi_callback_info info) {
   napi_value argv[2];
   void *data = NULL;
@@ -327,8 +330,8 @@ static napi_value pager_counters(napi_env env, napi_callback_info info) {
   return result;
 }
 
-// Thread (-1: all), code: fails the streams whose windows belong to a thread, and those it may still open. From any
-// thread. Returns how many there were.
+// Thread (-1: all), code: fails the streams whose windows belong to a thread, and those it may
+// still open. From any thread. Returns how many there were.
 static napi_value pagers_fail(napi_env env, napi_callback_info info) {
   int32_t arg[2];
   if (!mr_int_args(env, info, 2, arg)) return NULL;

@@ -1,5 +1,5 @@
-// A pager: the thread that serves the page faults of a Vortex window. pager.c creates and stops it; pager-thread.c is
-// the thread itself.
+// A pager: the thread that serves the page faults of a Vortex window. pager.c creates and stops it;
+// pager-thread.c is the thread itself.
 #pragma once
 
 #include <pthread.h>
@@ -55,7 +55,8 @@ struct mr_pager {
   uint8_t *pool;      // our own mapping of all slots
   uint32_t *ledger;   // shared with the other end, which may write anything
   int uffd, pool_fd, guard_fd, sink_fd, own_event, other_event, doorbell, command, lifeline;
-  int32_t owners[MR_PAGER_OWNERS]; // the JavaScript thread it belongs to, and the threads that may terminate that one
+  // the JavaScript thread it belongs to, and the threads that may terminate that one
+  int32_t owners[MR_PAGER_OWNERS];
   pthread_t thread;
 
   // Orders, written by any thread, which then signals `command`.
@@ -78,7 +79,8 @@ struct mr_pager {
 
   struct mr_pager_counters counters;
 
-  // What keeps this struct alive: the environment (until stopped) and the ArrayBuffer over the window.
+  // What keeps this struct alive: the environment (until stopped) and the ArrayBuffer over the
+  // window.
   bool is_running, has_buffer;
   struct mr_pager *next; // in the list of all of the process
 };
@@ -86,7 +88,9 @@ struct mr_pager {
 void *mr_pager_run(void *pager);
 // Stores a failure unless there is one already, and wakes both ends.
 void mr_pager_fail(struct mr_pager *pager, int32_t code);
-// Whether this end has given the whole stream away, so that its failure does not matter to the other end.
+// Whether this end has given the whole stream away, so that its failure does not matter to the
+// other end.
 bool mr_pager_is_through(struct mr_pager *pager);
-// Maps the guard over blocks and registers them, so that touching them causes a fault. Returns 0 or -errno.
+// Maps the guard over blocks and registers them, so that touching them causes a fault. Returns 0 or
+// -errno.
 int mr_pager_guard(struct mr_pager *pager, int64_t first, int64_t count);

@@ -1,5 +1,6 @@
-// Sockets on raw descriptors, always non-blocking and close-on-exec. Data moves between the kernel and mapped memory
-// directly; addresses are the kernel's own sockaddr bytes, which TypeScript encodes and decodes.
+// Sockets on raw descriptors, always non-blocking and close-on-exec. Data moves between the kernel
+// and mapped memory directly; addresses are the kernel's own sockaddr bytes, which TypeScript
+// encodes and decodes.
 #include "addon.h"
 
 #include <sys/ioctl.h>

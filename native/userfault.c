@@ -20,7 +20,8 @@ static napi_value create_by_device(napi_env env, napi_callback_info info) {
   return mr_own_result(env, ioctl(arg[0], USERFAULTFD_IOC_NEW, (unsigned)arg[1] | O_CLOEXEC | O_NONBLOCK));
 }
 
-// Asks for features (0: none) and returns all that the kernel has, as bits; -EINVAL when one asked for is missing.
+// Asks for features (0: none) and returns all that the kernel has, as bits; -EINVAL when one asked
+// for is missing.
 static napi_value handshake(napi_env env, napi_callback_info info) {
   napi_value argv[2];
   int32_t fd;

@@ -1,4 +1,5 @@
-// Descriptors on Node's own event loop: a callback when one is readable. For programs that must not block their thread.
+// Descriptors on Node's own event loop: a callback when one is readable. For programs that must not
+// block their thread.
 #include "addon.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-// Writes src/steering/layouts.ts: the structs and enums that BPF programs share with TypeScript, from the debug
-// information (BTF) of the compiled object, so that both sides read the same bytes. `--check` only compares.
+// Writes src/steering/layouts.ts: the structs and enums that BPF programs share with TypeScript,
+// from the debug information (BTF) of the compiled object, so that both sides read the same bytes.
+// `--check` only compares.
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';

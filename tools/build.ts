@@ -1,4 +1,5 @@
-// What is published: JavaScript and declarations in dist/, beside the addon and the BPF objects that set-up built.
+// What is published: JavaScript and declarations in dist/, beside the addon and the BPF objects
+// that set-up built.
 
 import { spawnSync } from 'node:child_process';
 import { chmodSync, rmSync } from 'node:fs';

@@ -1,4 +1,5 @@
-// Types, lint and format of everything in the repository, one line a tool. `--fix` writes what can be fixed by itself.
+// Types, lint and format of everything in the repository, one line a tool. `--fix` writes what can
+// be fixed by itself.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -40,6 +41,12 @@ const checks: readonly Check[] = [
     name: 'rooms (tools/rooms.ts)',
     command: [process.execPath, '--no-warnings', 'tools/rooms.ts'],
     fix: [process.execPath, '--no-warnings', 'tools/rooms.ts', '--fix'],
+  },
+  { name: 'words (tools/words.ts)', command: [process.execPath, '--no-warnings', 'tools/words.ts'] },
+  {
+    name: 'lines of 100 columns (tools/wrap.ts)',
+    command: [process.execPath, '--no-warnings', 'tools/wrap.ts'],
+    fix: [process.execPath, '--no-warnings', 'tools/wrap.ts', '--fix'],
   },
   {
     name: 'BPF layouts (bpf-layouts)',

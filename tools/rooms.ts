@@ -1,4 +1,5 @@
-// The rooms of the source tree and what each may import; checks that the imports hold to it, and draws it in ARCHITECTURE.md.
+// The rooms of the source tree and what each may import; checks that the imports hold to it, and
+// draws it in ARCHITECTURE.md.
 //
 //   node tools/rooms.ts            checks, and says each line that does not hold
 //   node tools/rooms.ts --fix      writes the drawing into ARCHITECTURE.md
@@ -136,7 +137,9 @@ function sourceFiles(folder: string): string[] {
     .sort();
 }
 
-/** Every import that breaks the table, and every permission that nobody uses, as a line for people. */
+/**
+ * Every import that breaks the table, and every permission that nobody uses, as a line for people.
+ */
 export function roomProblems(folder = root, table = rooms): string[] {
   const problems: string[] = [];
   const unused = new Map(table.map(({ path, imports }) => [path, new Set(imports)]));
@@ -166,7 +169,10 @@ export function roomProblems(folder = root, table = rooms): string[] {
   return [...problems, ...cycleProblems(table)];
 }
 
-/** The table itself must be free of cycles: a room's height is one more than that of the highest room it imports. */
+/**
+ * The table itself must be free of cycles: a room's height is one more than that of the highest
+ * room it imports.
+ */
 function cycleProblems(table: readonly Room[]): string[] {
   const problems: string[] = [];
   const known = new Map(table.map((each) => [each.path, each]));

@@ -1,5 +1,6 @@
-// Brings a checkout to the point where everything runs: Debian packages, node_modules, the addon, the BPF objects.
-// Plain JavaScript without dependencies, because it runs on whatever Node the machine has before ours is there.
+// Brings a checkout to the point where everything runs: Debian packages, node_modules, the addon,
+// the BPF objects. Plain JavaScript without dependencies, because it runs on whatever Node the
+// machine has before ours is there.
 
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -59,7 +60,10 @@ const steps = [
 
 class SetupError extends Error {}
 
-/** The addon in two flavours, and one object per BPF program; each rebuilt when its own sources or command change. */
+/**
+ * The addon in two flavours, and one object per BPF program; each rebuilt when its own sources or
+ * command change.
+ */
 function builds() {
   const native = sources('native', /\.[ch]$/);
   const units = native.filter((file) => file.endsWith('.c'));
@@ -126,7 +130,8 @@ function npmStep() {
 }
 
 function installNodeModules() {
-  // npm replaces node_modules, so it must not run on the Node inside: PATH without `npm run`'s additions.
+  // npm replaces node_modules, so it must not run on the Node inside: PATH without `npm run`'s
+  // additions.
   const path = (process.env.PATH ?? '').split(':').filter((dir) => !dir.includes('node_modules'));
   runOrFail('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], { ...process.env, PATH: path.join(':') });
   writeStamp(npmStep());
@@ -160,7 +165,10 @@ function installPackages() {
   startingNothing(() => apt(...line.split(' ').slice(1)));
 }
 
-/** Servers are there for the tests, which start their own. A machine that has a policy of its own keeps it; see invoke-rc.d(8). */
+/**
+ * Servers are there for the tests, which start their own. A machine that has a policy of its own
+ * keeps it; see invoke-rc.d(8).
+ */
 function startingNothing(install) {
   const policy = '/usr/sbin/policy-rc.d';
   if (existsSync(policy)) return install();
@@ -216,7 +224,10 @@ function runSteps() {
   }
 }
 
-/** Runs this script again under an exclusive lock: a second set-up waits for the first and then finds nothing to do. */
+/**
+ * Runs this script again under an exclusive lock: a second set-up waits for the first and then
+ * finds nothing to do.
+ */
 function runLocked() {
   mkdirSync(buildDir, { recursive: true });
   const lock = join(buildDir, '.setup.lock');

@@ -1,4 +1,5 @@
-// Runs the tests tier by tier and says of each file and tier what passed, failed and was skipped, why, and how long it took.
+// Runs the tests tier by tier and says of each file and tier what passed, failed and was skipped,
+// why, and how long it took.
 //
 //   npm test                              everything, checks first
 //   npm test -- --tier unit               one tier, or several: --tier kernel --tier e2e
@@ -14,7 +15,8 @@ import { runChecks } from './check.ts';
 
 const root = join(import.meta.dirname, '..');
 process.chdir(root);
-// Each file of tests is a process and starts others: what one has stripped of types and compiled, the others need not.
+// Each file of tests is a process and starts others: what one has stripped of types and compiled,
+// the others need not.
 process.env.NODE_COMPILE_CACHE ??= join(root, 'build/compile-cache');
 
 const TEST_LIMIT_MS = 300_000;
@@ -33,7 +35,9 @@ interface Tally {
   readonly skipped: string[];
 }
 
-/** They take longest of their tier: started first, so that no processor waits for them in the end. */
+/**
+ * They take longest of their tier: started first, so that no processor waits for them in the end.
+ */
 const longest = [
   'src/providers/soft/survival.test.ts',
   'src/providers/soft/conformance.test.ts',
@@ -64,7 +68,10 @@ function filesOf(...patterns: readonly string[]): string[] {
   return [...longest.filter((file) => files.includes(file)), ...files.filter((file) => !longest.includes(file))];
 }
 
-/** The native tests again, against the addon built with AddressSanitizer and UndefinedBehaviorSanitizer. */
+/**
+ * The native tests again, against the addon built with AddressSanitizer and
+ * UndefinedBehaviorSanitizer.
+ */
 function sanitizerEnvironment(): Record<string, string> {
   const runtime = spawnSync('cc', ['-print-file-name=libasan.so'], { encoding: 'utf8' }).stdout.trim();
   return {
@@ -76,7 +83,10 @@ function sanitizerEnvironment(): Record<string, string> {
   };
 }
 
-/** In the first lines of a file, with the reason: it measures, or it needs something that a machine has once. */
+/**
+ * In the first lines of a file, with the reason: it measures, or it needs something that a machine
+ * has once.
+ */
 const alonePattern = /^\/\/ Runs alone: /m;
 const HEAD_BYTES = 1000;
 

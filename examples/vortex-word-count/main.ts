@@ -1,9 +1,10 @@
-// Counts the words of a text between two hosts: one writes it, the other counts, and neither has all of it in memory. Run
-// it as root, with Node 24:
+// Counts the words of a text between two hosts: one writes it, the other counts, and neither has
+// all of it in memory. Run it as root, with Node 24:
 //
 //   node examples/vortex-word-count/main.ts [SIZE_MIB]
 //
-// The hosts are network namespaces of this machine (`millrace lab`). On hosts of your own, run sender.ts and receiver.ts.
+// The hosts are network namespaces of this machine (`millrace lab`). On hosts of your own, run
+// sender.ts and receiver.ts.
 
 import type { ChildProcess } from 'node:child_process';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
-// Counts the words of a text as if all of it were in memory: it is one array, and takes the memory of a few blocks.
+// Counts the words of a text as if all of it were in memory: it is one array, and takes the memory
+// of a few blocks.
 //
 //   node receiver.ts HOST PORT
 

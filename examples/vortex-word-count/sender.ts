@@ -1,4 +1,5 @@
-// Writes a long text into the window of a stream, word by word, and prints how often it wrote each word.
+// Writes a long text into the window of a stream, word by word, and prints how often it wrote each
+// word.
 //
 //   node sender.ts PORT SIZE_MIB
 
@@ -14,7 +15,10 @@ const encoded = words.map((word) => new TextEncoder().encode(`${word} `));
 const written = new Float64Array(words.length);
 
 let state = 40104;
-/** The text is the same in every run. Small numbers are more frequent, as some words are in real texts. */
+/**
+ * The text is the same in every run. Small numbers are more frequent, as some words are in real
+ * texts.
+ */
 function nextWord(): number {
   state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
   const fraction = state / 2 ** 32;

@@ -1,4 +1,5 @@
-// The session of the acceptor: takes the transports that the dialer offers, as far as it has a device for them.
+// The session of the acceptor: takes the transports that the dialer offers, as far as it has a
+// device for them.
 
 import type { LinkMessage, Offer } from './handshake.ts';
 import { type Geometry, regionBytes } from './region-layout.ts';

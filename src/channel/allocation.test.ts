@@ -13,7 +13,10 @@ setFlagsFromString('--expose-gc');
 const gc = runInNewContext('gc') as () => void;
 const ROUNDS = 3000;
 
-/** Bytes of a round trip. In shared memory less than one object; across a wire, a list for each event of the channel. */
+/**
+ * Bytes of a round trip. In shared memory less than one object; across a wire, a list for each
+ * event of the channel.
+ */
 const limits = [
   ['shm', 12],
   ['tcp', 1000],

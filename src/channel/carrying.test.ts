@@ -1,4 +1,5 @@
-// Two sides joined in one process: every byte arrives, and ends and resets in their order, on each wire.
+// Two sides joined in one process: every byte arrives, and ends and resets in their order, on each
+// wire.
 
 import assert from 'node:assert/strict';
 import { constants } from 'node:os';

@@ -1,4 +1,5 @@
-// Writes control records: all records but data, which streams receive into the ring themselves (see Stream.resume).
+// Writes control records: all records but data, which streams receive into the ring themselves (see
+// Stream.resume).
 
 import { OPEN_PAYLOAD_BYTES, writeOpen } from './open-record.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
@@ -56,7 +57,10 @@ export class ControlRecordWriter {
     this.bytes += sizeBytes;
   }
 
-  /** Writes what is pending, then resumes the streams that waited for room. Returns how many records were written. */
+  /**
+   * Writes what is pending, then resumes the streams that waited for room. Returns how many records
+   * were written.
+   */
   write(): number {
     const before = this.records;
     if (this.#pings.length > 0) this.#writePings();

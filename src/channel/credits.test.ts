@@ -1,4 +1,5 @@
-// Credits: no side sends more than was granted, memory has a limit, and a stream that is read can always go on.
+// Credits: no side sends more than was granted, memory has a limit, and a stream that is read can
+// always go on.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,4 +1,5 @@
-// Credits: how many bytes each side of a stream may send before it is granted more, and the memory that all of that may cost.
+// Credits: how many bytes each side of a stream may send before it is granted more, and the memory
+// that all of that may cost.
 
 /** The least that a stream is granted, however short memory is, so that it can always go on. */
 export const LEAST_WINDOW_BYTES = 4096;
@@ -6,7 +7,10 @@ export const LEAST_WINDOW_BYTES = 4096;
 const TWO_32 = 4_294_967_296;
 const HALF = 0x8000_0000;
 
-/** Bytes that peers may still send to this side, which then has to hold them, for all streams together. */
+/**
+ * Bytes that peers may still send to this side, which then has to hold them, for all streams
+ * together.
+ */
 export class MemoryBudget {
   readonly limitBytes: number;
   #promisedBytes = 0;
@@ -81,7 +85,10 @@ export class ReceiveWindow {
     return true;
   }
 
-  /** The program has taken so many bytes. The peer may send as many again, and more if the program is quick. */
+  /**
+   * The program has taken so many bytes. The peer may send as many again, and more if the program
+   * is quick.
+   */
   consume(bytes: number): void {
     this.#consumed += bytes;
     this.#budget.settle(bytes);

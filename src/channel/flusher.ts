@@ -1,5 +1,6 @@
-// The flusher: WRITEs records of our copy of the ring to the peer's. At once while little is under way; under load it lets records
-// gather until a WRITE completes or there is a piece worth sending. There is no timer.
+// The flusher: WRITEs records of our copy of the ring to the peer's. At once while little is under
+// way; under load it lets records gather until a WRITE completes or there is a piece worth sending.
+// There is no timer.
 
 import type { Notifier } from './notifier.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
@@ -7,7 +8,10 @@ import type { Transport } from './transport.ts';
 
 /** The longest WRITE, unless a single record is longer. */
 const PIECE_BYTES = 128 * 1024;
-/** From so many WRITEs under way for each data queue pair on, small pieces wait until there are more records. */
+/**
+ * From so many WRITEs under way for each data queue pair on, small pieces wait until there are more
+ * records.
+ */
 const BUSY_PER_QP = 4;
 
 interface FlusherOptions {
@@ -20,8 +24,9 @@ export class Flusher {
   readonly #options: FlusherOptions;
   #flushed: number;
   /**
-   * Slots at the end of the piece that are not sent. Of a pad, only the first slot is: the peer gives the others back as soon as it has
-   * read that one, and bytes that came later would stand in slots that it has cleared.
+   * Slots at the end of the piece that are not sent. Of a pad, only the first slot is: the peer
+   * gives the others back as soon as it has read that one, and bytes that came later would stand in
+   * slots that it has cleared.
    */
   #unsentSlots = 0;
 
@@ -40,13 +45,18 @@ export class Flusher {
     return this.#flushed !== this.#ring.position;
   }
 
-  /** In shared memory, where records are in place already: only notifies the peer, once for records and for room. */
+  /**
+   * In shared memory, where records are in place already: only notifies the peer, once for records
+   * and for room.
+   */
   notify(transport: Transport, notifier: Notifier, hasRoom: boolean): void {
     this.#flushed = this.#ring.position;
     if (notifier.mustNotify() || hasRoom) transport.postNotification(this.#flushed);
   }
 
-  /** False when our copy has no valid records any more, which only the peer can have brought about. */
+  /**
+   * False when our copy has no valid records any more, which only the peer can have brought about.
+   */
   flush(transport: Transport, notifier: Notifier): boolean {
     const ring = this.#ring;
     const { dataQps, pollAfter } = this.#options;
@@ -67,7 +77,10 @@ export class Flusher {
     return true;
   }
 
-  /** The end of a piece: whole records that lie together, not too many; negative where there is no valid record. */
+  /**
+   * The end of a piece: whole records that lie together, not too many; negative where there is no
+   * valid record.
+   */
   #pieceEnd(): number {
     const ring = this.#ring;
     const { slots, slotBytes } = ring.geometry;

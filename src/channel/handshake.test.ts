@@ -1,4 +1,5 @@
-// What lanes say to each other to connect: a peer may send anything, and only valid messages get through.
+// What lanes say to each other to connect: a peer may send anything, and only valid messages get
+// through.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,4 +1,5 @@
-// Held bytes of a stream whose program is slow: copied out of the ring, so that the ring goes on for other streams.
+// Held bytes of a stream whose program is slow: copied out of the ring, so that the ring goes on
+// for other streams.
 
 import type { BufferPool, PooledBuffer } from '../loop/index.ts';
 import { copyMemory, type SharedMemory } from '../native/index.ts';

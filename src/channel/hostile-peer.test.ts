@@ -1,4 +1,5 @@
-// A peer that makes protocol errors: they are detected, its streams end, and a session beside it is not affected.
+// A peer that makes protocol errors: they are detected, its streams end, and a session beside it is
+// not affected.
 
 import assert from 'node:assert/strict';
 import { constants } from 'node:os';
@@ -26,7 +27,10 @@ function openOne(link: Link, stream: number): void {
   put(link, open, stream, OPEN_PAYLOAD_BYTES, 8192);
 }
 
-/** Plays a trick on the first session while the second one works; what the other side then says of it. */
+/**
+ * Plays a trick on the first session while the second one works; what the other side then says of
+ * it.
+ */
 async function play(trick: Trick, devices = ['soft-shm']): Promise<string[]> {
   await using joined = await Joined.up({ devices });
   joined.join({ devices });

@@ -1,4 +1,5 @@
-// A ring whose other end is hostile: whatever stands there is a valid record, nothing, or a protocol error in words.
+// A ring whose other end is hostile: whatever stands there is a valid record, nothing, or a
+// protocol error in words.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

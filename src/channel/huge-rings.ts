@@ -1,5 +1,6 @@
-// Huge pages for rings that are used a lot: they spare bulk transfers the 2 to 8 % of processor time that page table walks take. Most
-// rings carry little and have touched few of their pages, so this is not done ahead.
+// Huge pages for rings that are used a lot: they spare bulk transfers the 2 to 8 % of processor
+// time that page table walks take. Most rings carry little and have touched few of their pages, so
+// this is not done ahead.
 
 import { HUGE_PAGE_BYTES, type SharedMemory } from '../native/index.ts';
 import { type Geometry, type RingNumber, ringOffset } from './region-layout.ts';
@@ -17,7 +18,10 @@ export class HugeRings {
     this.#geometry = geometry;
   }
 
-  /** So many bytes went through the ring. Huge pages are tried once, which may take some milliseconds. */
+  /**
+   * So many bytes went through the ring. Huge pages are tried once, which may take some
+   * milliseconds.
+   */
   consider(ring: RingNumber, bytes: number): void {
     const sizeBytes = this.#geometry.slots * this.#geometry.slotBytes;
     if (bytes < ROUNDS * sizeBytes || this.#done.has(ring)) return;

@@ -32,7 +32,8 @@ export class IncomingRing {
   /** and up to here their slots were given back. */
   #position: number;
 
-  // The header of the record that `next` found: copied, because the peer may change the ring at any time.
+  // The header of the record that `next` found: copied, because the peer may change the ring at any
+  // time.
   kind = 0;
   stream = 0;
   size = 0;
@@ -74,21 +75,24 @@ export class IncomingRing {
 
   /** Whether the next record has begun to arrive. */
   get hasNext(): boolean {
-    // Partner: OutgoingRing.#publish. For CoherentNotifier this load comes after its store of `sleeps`.
+    // Partner: OutgoingRing.#publish. For CoherentNotifier this load comes after its store of
+    // `sleeps`.
     return loadAcquire(this.#words, (this.#base >>> 2) + (this.#cursor & this.#mask) * this.#slotWords) !== 0;
   }
 
   /** Reads the next record. Its payload stays where it is until `release`. */
   next(): number {
     const words = this.#words;
-    // All of the ring was read and nothing given back: the record that stands there is the first of these, not the next one.
+    // All of the ring was read and nothing given back: the record that stands there is the first of
+    // these, not the next one.
     if ((this.#cursor - this.#position) >>> 0 === this.geometry.slots) return nexts.nothing;
     const start = (this.#base >>> 2) + (this.#cursor & this.#mask) * this.#slotWords;
     // Partner: OutgoingRing.#publish, in the peer's process or by way of the wire.
     const sequence = loadAcquire(words, start);
     if (sequence === 0) return nexts.nothing;
-    // A header that is still being copied into our memory cannot be judged, not even by its sequence. Partner: OutgoingRing.commit, which
-    // writes both proofs before the sequence; on a wire they arrive in any order, hence two loads of their own.
+    // A header that is still being copied into our memory cannot be judged, not even by its
+    // sequence. Partner: OutgoingRing.commit, which writes both proofs before the sequence; on a
+    // wire they arrive in any order, hence two loads of their own.
     const whole = proofOf(sequence, this.#salt);
     if (loadAcquire(words, start + recordWords.proof) !== whole) return nexts.nothing;
     if (sequence !== this.#sequence) return this.#broken(`record ${sequence} where ${this.#sequence} is due`);
@@ -124,15 +128,17 @@ export class IncomingRing {
     const words = this.#words;
     const base = this.#base >>> 2;
     const end = this.#cursor;
-    // Plain stores are enough: the peer uses these slots only after Indexer.publish, whose store comes later and is a release.
+    // Plain stores are enough: the peer uses these slots only after Indexer.publish, whose store
+    // comes later and is a release.
     for (let at = this.#position; at !== end; at = (at + 1) >>> 0)
       words[base + (at & this.#mask) * this.#slotWords] = 0;
     this.#position = end;
   }
 
   /**
-   * Clears the ring before the peer sends again what was not read. All of it, and not only where records begin: the proof of a record
-   * that came before would make the same record look whole while it arrives again.
+   * Clears the ring before the peer sends again what was not read. All of it, and not only where
+   * records begin: the proof of a record that came before would make the same record look whole
+   * while it arrives again.
    */
   wipe(): void {
     this.#words.fill(0, this.#base >>> 2, (this.#base >>> 2) + this.geometry.slots * this.#slotWords);

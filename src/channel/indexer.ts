@@ -1,4 +1,5 @@
-// The indexer: tells the peer how far its ring was read, seldom enough to cost little and often enough that the writer never stops.
+// The indexer: tells the peer how far its ring was read, seldom enough to cost little and often
+// enough that the writer never stops.
 
 import { storeRelease } from '../native/index.ts';
 import type { IncomingRing } from './incoming-ring.ts';
@@ -8,7 +9,10 @@ import { controlWords } from './region-layout.ts';
 export interface ControlPath {
   /** The peer's control words of the ring that we read, where its region is mapped. */
   readonly words: Uint32Array | undefined;
-  /** WRITEs both words; `isNotification` wakes the peer for them. False when the queue is full: try again later. */
+  /**
+   * WRITEs both words; `isNotification` wakes the peer for them. False when the queue is full: try
+   * again later.
+   */
   postControl(readPosition: number, readerMode: number, isNotification: boolean): boolean;
 }
 
@@ -41,7 +45,8 @@ export class Indexer {
   publish(path: ControlPath, readerMode: number): void {
     const { position } = this.#ring;
     if (path.words !== undefined) {
-      // Partner: OutgoingRing.refresh at the peer, which then writes slots that were cleared before this store.
+      // Partner: OutgoingRing.refresh at the peer, which then writes slots that were cleared before
+      // this store.
       storeRelease(path.words, controlWords.readPosition, position);
     } else if (!path.postControl(position, readerMode, false)) {
       return;

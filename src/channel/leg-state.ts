@@ -1,11 +1,13 @@
-// The state of a leg: what may be done with a program's socket, and what is to be done next. No socket and no ring: events go in,
-// states and actions come out.
+// The state of a leg: what may be done with a program's socket, and what is to be done next. No
+// socket and no ring: events go in, states and actions come out.
 //
-// A leg reads from the program (towards the peer) and sends to it (from the peer); each half ends on its own, and a reset ends both. The
-// kernel tells of a reset once, to connect, send, receive or poll, whichever asks first; from then on receive calls it an end. So a
-// reset is kept as the leg's failure: what the program sent before is still read, and the end after it is told as a reset.
+// A leg reads from the program (towards the peer) and sends to it (from the peer); each half ends
+// on its own, and a reset ends both. The kernel tells of a reset once, to connect, send, receive or
+// poll, whichever asks first; from then on receive calls it an end. So a reset is kept as the leg's
+// failure: what the program sent before is still read, and the end after it is told as a reset.
 //
-// The leg tells its ends to the peer through StreamEnds, and StreamEnds says what may still be read and sent.
+// The leg tells its ends to the peer through StreamEnds, and StreamEnds says what may still be read
+// and sent.
 
 import { pollEvents } from '../native/index.ts';
 import { recordFlags, type StreamEnds } from './stream-ends.ts';
@@ -13,7 +15,10 @@ import { recordFlags, type StreamEnds } from './stream-ends.ts';
 const { in: IN, out: OUT, error: ERROR, hangup: HANGUP, peerClosed: PEER_CLOSED, urgent: URGENT } = pollEvents;
 const CONNECT_EVENTS = OUT | ERROR | HANGUP;
 const READ_EVENTS = IN | ERROR | HANGUP | PEER_CLOSED | URGENT;
-/** Events after which only EAGAIN says that there is no more: a short read may be followed by an end. */
+/**
+ * Events after which only EAGAIN says that there is no more: a short read may be followed by an
+ * end.
+ */
 const DRAIN_EVENTS = ERROR | HANGUP | PEER_CLOSED | URGENT;
 
 /** What the stream is to do with the socket. */
@@ -113,7 +118,8 @@ export class LegState {
   onEvents(events: number): number {
     if (this.isConnecting) return (events & CONNECT_EVENTS) === 0 ? legActions.none : legActions.finishConnect;
     if ((events & ERROR) !== 0) {
-      // The program is not read any more, so no receive would tell: what it was sent has met a program that is gone.
+      // The program is not read any more, so no receive would tell: what it was sent has met a
+      // program that is gone.
       if (this.#ends.isShutHere) return this.fail();
       if (this.failure === failures.none) this.failure = failures.error;
     }
@@ -129,7 +135,10 @@ export class LegState {
     this.#ends.request(recordFlags.opened);
   }
 
-  /** A connect that was under way succeeded; `isReset`: and the server has reset the connection since. */
+  /**
+   * A connect that was under way succeeded; `isReset`: and the server has reset the connection
+   * since.
+   */
   connected(isReset: boolean): number {
     this.connection = connections.open;
     if (isReset) this.failure = failures.reset;
@@ -147,8 +156,8 @@ export class LegState {
 
   /** There is something to read, and no credit. */
   creditGone(): number {
-    // A credit resumes the stream, and finds an end of the program then. Its reset must not wait for a receiver that stands still:
-    // what the program had not sent yet is lost, as by plain TCP.
+    // A credit resumes the stream, and finds an end of the program then. Its reset must not wait
+    // for a receiver that stands still: what the program had not sent yet is lost, as by plain TCP.
     return this.failure === failures.none ? legActions.none : this.fail();
   }
 
@@ -184,7 +193,10 @@ export class LegState {
     if (this.sending === sends.ready) this.sending = sends.blocked;
   }
 
-  /** Nothing can be sent to the program. `isPipe`: EPIPE, so the reset came after an end, which is still there to be read. */
+  /**
+   * Nothing can be sent to the program. `isPipe`: EPIPE, so the reset came after an end, which is
+   * still there to be read.
+   */
   sendFailed(isPipe: boolean): number {
     if (!isPipe) this.failure = failures.reset;
     else if (this.failure === failures.none) this.failure = failures.error;
@@ -198,7 +210,8 @@ export class LegState {
   delivered(): number {
     if (this.connection !== connections.open || this.#ends.mayReceive) return legActions.none;
     const isShut = this.sending === sends.shut;
-    // A reset could overtake bytes that are not acknowledged. Once an end was sent, it is not held back.
+    // A reset could overtake bytes that are not acknowledged. Once an end was sent, it is not held
+    // back.
     if (this.#ends.isResetThere) return isShut ? legActions.reset : legActions.drain;
     this.sending = sends.shut;
     // Closing ends both halves.

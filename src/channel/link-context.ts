@@ -1,4 +1,5 @@
-// What the links of a lane share: the event loop, the memory for held bytes, and the drain of reset streams.
+// What the links of a lane share: the event loop, the memory for held bytes, and the drain of reset
+// streams.
 
 import { BufferPool, type EventLoop, ResetDrain } from '../loop/index.ts';
 import { RangeList } from '../native/index.ts';

@@ -1,5 +1,5 @@
-// A link: the channel between a lane and a lane of a peer. Rings and streams outlive transports: when one breaks, the next goes on
-// where it stopped.
+// A link: the channel between a lane and a lane of a peer. Rings and streams outlive transports:
+// when one breaks, the next goes on where it stopped.
 
 import { constants } from 'node:os';
 import { type Address, monotonicNs, SharedMemory, Socket } from '../native/index.ts';
@@ -52,7 +52,10 @@ export interface Leg {
 
 /** The lane, as its links see it. */
 export interface LinkHost {
-  /** A client of the peer's host connects to a server of this one. Returns the leg, or the errno with which the client is refused. */
+  /**
+   * A client of the peer's host connects to a server of this one. Returns the leg, or the errno
+   * with which the client is refused.
+   */
   dialServer(client: Address, original: Address): Leg | number;
   onSocketClosed(stream: Stream): void;
 }
@@ -92,7 +95,9 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   #transport: Transport | undefined;
   #notifier: Notifier | undefined;
   #isClosed = false;
-  /** Records that the peer has not read are in our own memory, whatever becomes of the transport. */
+  /**
+   * Records that the peer has not read are in our own memory, whatever becomes of the transport.
+   */
   #isHome = true;
   #pingSentNs = 0;
   /** Bytes moved in earlier turns. */
@@ -149,7 +154,10 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     return { position: this.incoming.position, sequence: this.incoming.sequence };
   }
 
-  /** Opens a stream for a client of this host, to a server of the peer's. False when there are too many streams. */
+  /**
+   * Opens a stream for a client of this host, to a server of the peer's. False when there are too
+   * many streams.
+   */
   open(socket: Socket, info: StreamInfo): boolean {
     const id = this.#streams.allocate();
     if (id < 0) return false;
@@ -159,7 +167,10 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     return true;
   }
 
-  /** Goes on with a new transport, both sides of which are connected. `peer` is how far the peer has read. False when that cannot be. */
+  /**
+   * Goes on with a new transport, both sides of which are connected. `peer` is how far the peer has
+   * read. False when that cannot be.
+   */
   resume(transport: Transport, peer: ReadState): boolean {
     this.suspend();
     const { outgoing, incoming } = this;
@@ -187,7 +198,10 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     return true;
   }
 
-  /** Nothing is read or sent until the next transport; data of programs waits. The session closes the transport. */
+  /**
+   * Nothing is read or sent until the next transport; data of programs waits. The session closes
+   * the transport.
+   */
   suspend(): void {
     this.#transport = undefined;
     this.#notifier = undefined;
@@ -195,12 +209,17 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.#isHome = this.#isHome && this.outgoing.moveTo(this.memory);
   }
 
-  /** Clears the incoming ring, which nobody writes now: the peer sends again what was not read (see `readState`). */
+  /**
+   * Clears the incoming ring, which nobody writes now: the peer sends again what was not read (see
+   * `readState`).
+   */
   forgetUnread(): void {
     this.incoming.wipe();
   }
 
-  /** One turn of all stages. Returns how much was done: records, and more for those with many bytes. */
+  /**
+   * One turn of all stages. Returns how much was done: records, and more for those with many bytes.
+   */
   turn(isPolling: boolean): number {
     const transport = this.#transport;
     const notifier = this.#notifier;

@@ -1,4 +1,5 @@
-// No wake-up is lost in any interleaving of the two sides, and a model that leaves out one step loses one.
+// No wake-up is lost in any interleaving of the two sides, and a model that leaves out one step
+// loses one.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,16 +1,20 @@
-// The notifier: lets a lane that has nothing to do sleep without missing what its peer writes meanwhile.
+// The notifier: lets a lane that has nothing to do sleep without missing what its peer writes
+// meanwhile.
 //
-// In shared memory (`CoherentNotifier`) the two sides meet in two words. The reader stores `sleeps`, then polls the ring once more; the
-// writer stores its record, then loads the reader's mode. All four are sequentially consistent, so at least one of them sees the other's
-// store: either the reader does not sleep, or the writer wakes it. The writer takes the word back to `polls` with one exchange, so that a
-// sleeper is woken once, however much is written.
+// In shared memory (`CoherentNotifier`) the two sides meet in two words. The reader stores
+// `sleeps`, then polls the ring once more; the writer stores its record, then loads the reader's
+// mode. All four are sequentially consistent, so at least one of them sees the other's store:
+// either the reader does not sleep, or the writer wakes it. The writer takes the word back to
+// `polls` with one exchange, so that a sleeper is woken once, however much is written.
 //
-// Across a wire (`WireNotifier`) words arrive late, so that does not hold. There the reader is in one of two modes, which the writer
-// knows: `events`, in which every flush ends with a notification, and `polls`, in which none does. Only the way back from `polls` to
-// `events` is delicate: records that were written before the writer got the new mode had no notification. So that change is itself sent
-// with a notification, and the writer answers it with one if it has written more than it has notified of. Sleeping needs `events` and
-// nothing else. A notification may arrive before its records, which take other queue pairs: it tells their end, and the reader does not
-// sleep until it has read up to there.
+// Across a wire (`WireNotifier`) words arrive late, so that does not hold. There the reader is in
+// one of two modes, which the writer knows: `events`, in which every flush ends with a
+// notification, and `polls`, in which none does. Only the way back from `polls` to `events` is
+// delicate: records that were written before the writer got the new mode had no notification. So
+// that change is itself sent with a notification, and the writer answers it with one if it has
+// written more than it has notified of. Sleeping needs `events` and nothing else. A notification
+// may arrive before its records, which take other queue pairs: it tells their end, and the reader
+// does not sleep until it has read up to there.
 
 import { compareExchange, loadAcquire, storeRelease } from '../native/index.ts';
 import type { IncomingRing } from './incoming-ring.ts';
@@ -27,11 +31,16 @@ export interface Notifier {
   notified(position: number): void;
   /** The peer notified us: records up to this position are there or on their way. */
   onNotification(position: number): void;
-  /** The peer's control words came with a notification. True when the peer must be notified of something. */
+  /**
+   * The peer's control words came with a notification. True when the peer must be notified of
+   * something.
+   */
   onControlNotification(): boolean;
   /** True when the lane may block: whatever is written from now on wakes it. */
   prepareSleep(path: ControlPath): boolean;
-  /** As the writer of a full ring: true when the lane may block until the peer has read something. */
+  /**
+   * As the writer of a full ring: true when the lane may block until the peer has read something.
+   */
   prepareRoomWait(): boolean;
   /** As the reader, after the read index was published: whether the writer waits for that. */
   mustNotifyRoom(): boolean;
@@ -96,7 +105,10 @@ export class CoherentNotifier implements Notifier {
     return false;
   }
 
-  /** The same argument: we store `waits`, then load the index; the reader stores the index, then loads `waits`. */
+  /**
+   * The same argument: we store `waits`, then load the index; the reader stores the index, then
+   * loads `waits`.
+   */
   prepareRoomWait(): boolean {
     // Partner: `isRoomWanted` at the peer.
     storeRelease(this.#peerWait, controlWords.writerWaits, 1);
@@ -157,8 +169,8 @@ export class WireNotifier implements Notifier {
   }
 
   onNotification(position: number): void {
-    // No further ahead than the ring is long: a wrong position only keeps us from sleeping. And never back: notifications of several
-    // queue pairs overtake each other.
+    // No further ahead than the ring is long: a wrong position only keeps us from sleeping. And
+    // never back: notifications of several queue pairs overtake each other.
     const { cursor, geometry } = this.#incoming;
     const isNews = ((position - this.#due) | 0) > 0 || ((cursor - this.#due) | 0) > 0;
     if (isNews && (position - cursor) >>> 0 <= geometry.slots) this.#due = position;

@@ -1,4 +1,5 @@
-// The payload of an OPEN: the client's IP endpoint and the one that it connected to, sixteen bytes of address and a port each.
+// The payload of an OPEN: the client's IP endpoint and the one that it connected to, sixteen bytes
+// of address and a port each.
 
 import type { Address } from '../native/index.ts';
 import { addressOf, endpointOf, type IpEndpoint } from '../steering/index.ts';
@@ -23,7 +24,10 @@ export function writeOpen(buffer: ArrayBufferLike, offset: number, { client, ori
   }
 }
 
-/** Reads it, or says what is wrong with it. The peer can write there at any time: each word is read once. */
+/**
+ * Reads it, or says what is wrong with it. The peer can write there at any time: each word is read
+ * once.
+ */
 export function readOpen(words: Uint32Array, offset: number): OpenPayload | string {
   const client = endpointAt(words, offset / 4);
   const original = endpointAt(words, offset / 4 + ENDPOINT_WORDS);

@@ -73,8 +73,9 @@ export class OutgoingRing {
   }
 
   /**
-   * From now on records are written into other memory of the same layout; records that the peer has not read are moved along. False
-   * when those are no valid records any more, which only a peer that can write there brings about.
+   * From now on records are written into other memory of the same layout; records that the peer has
+   * not read are moved along. False when those are no valid records any more, which only a peer
+   * that can write there brings about.
    */
   moveTo(memory: SharedMemory): boolean {
     if (memory === this.#memory) return true;
@@ -104,7 +105,8 @@ export class OutgoingRing {
 
   /** Loads how far the peer has read. False when that cannot be: it is past what was written. */
   refresh(): boolean {
-    // Partner: the store in Indexer.publish, or its WRITE. Slots behind that position are the writer's again.
+    // Partner: the store in Indexer.publish, or its WRITE. Slots behind that position are the
+    // writer's again.
     const read = loadAcquire(this.#control, controlWords.readPosition);
     return this.advance(read);
   }
@@ -118,23 +120,28 @@ export class OutgoingRing {
 
   /** What the reader wants to be told: any number, until it is checked. */
   get readerMode(): number {
-    // Partner: the store in Notifier.prepareSleep, or its WRITE. In shared memory our record was stored before this load, and the reader
-    // polls for records after its store: one of the two sees the other.
+    // Partner: the store in Notifier.prepareSleep, or its WRITE. In shared memory our record was
+    // stored before this load, and the reader polls for records after its store: one of the two
+    // sees the other.
     return loadAcquire(this.#control, controlWords.readerMode);
   }
 
-  /** For a new transport: the peer told in the handshake how far it has read, and its mode is the first one again. */
+  /**
+   * For a new transport: the peer told in the handshake how far it has read, and its mode is the
+   * first one again.
+   */
   restart(read: number, mode: number): boolean {
     if (!this.advance(read)) return false;
-    // Nobody else uses the control words now: no transport is connected. Partner: `refresh` and `readerMode` above.
+    // Nobody else uses the control words now: no transport is connected. Partner: `refresh` and
+    // `readerMode` above.
     storeRelease(this.#control, controlWords.readPosition, read);
     storeRelease(this.#control, controlWords.readerMode, mode);
     return true;
   }
 
   /**
-   * Bytes of payload that the next record of data may have, at most `wanted`; 0 when there is no room. They go to
-   * `payloadOffset` of `memory`; `commit` makes a record of them.
+   * Bytes of payload that the next record of data may have, at most `wanted`; 0 when there is no
+   * room. They go to `payloadOffset` of `memory`; `commit` makes a record of them.
    */
   reserve(wanted: number): number {
     const { slots, maxRecordSlots } = this.geometry;
@@ -151,7 +158,9 @@ export class OutgoingRing {
     return usable <= 0 ? 0 : Math.min(wanted, payloadOf(usable, this.#slotBytes));
   }
 
-  /** Whether a record with so much payload fits now. Makes room at the end of the ring if need be. */
+  /**
+   * Whether a record with so much payload fits now. Makes room at the end of the ring if need be.
+   */
   fits(sizeBytes: number): boolean {
     const { slots } = this.geometry;
     const needed = slotsFor(sizeBytes, this.#slotBytes);
@@ -168,7 +177,9 @@ export class OutgoingRing {
     return this.#base + (this.#position & this.#mask) * this.#slotBytes + HEADER_BYTES;
   }
 
-  /** Makes a record of what stands at `payloadOffset`. `credit` is given where it is not negative. */
+  /**
+   * Makes a record of what stands at `payloadOffset`. `credit` is given where it is not negative.
+   */
   commit(kind: number, stream: number, sizeBytes: number, credit = -1, value = 0): void {
     const slots = slotsFor(sizeBytes, this.#slotBytes);
     const words = this.#words;
@@ -201,7 +212,8 @@ export class OutgoingRing {
   }
 
   #publish(start: number, slots: number): void {
-    // Last of the record: in the peer's memory, a load that sees the sequence sees all of the record. Partner: IncomingRing.next.
+    // Last of the record: in the peer's memory, a load that sees the sequence sees all of the
+    // record. Partner: IncomingRing.next.
     storeRelease(this.#words, start, this.#sequence);
     this.#position = (this.#position + slots) >>> 0;
     this.#sequence = nextSequence(this.#sequence);
@@ -217,8 +229,8 @@ export class OutgoingRing {
   }
 
   /**
-   * Slots of the record at a position, as `memory` has it; 0 when that is no valid number, which only a peer that can write there brings
-   * about.
+   * Slots of the record at a position, as `memory` has it; 0 when that is no valid number, which
+   * only a peer that can write there brings about.
    */
   slotsAt(position: number): number {
     const slots = this.#words[(this.offsetAt(position) >>> 2) + recordWords.slots];

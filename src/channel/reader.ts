@@ -1,4 +1,5 @@
-// The reader: takes records out of the incoming ring and sends their payload to programs, several with one system call.
+// The reader: takes records out of the incoming ring and sends their payload to programs, several
+// with one system call.
 
 import type { RangeList } from '../native/index.ts';
 import { type IncomingRing, nexts } from './incoming-ring.ts';
@@ -8,8 +9,9 @@ import type { Stream } from './stream.ts';
 /** Records that one link may read before other links of the lane have their turn. */
 const MAX_RECORDS = 256;
 /**
- * And about so many bytes, so that the peer is told of room and credit while there is more to read. With all of a ring at a time, the
- * two lanes would take turns instead of working at once; with much less they wake each other too often.
+ * And about so many bytes, so that the peer is told of room and credit while there is more to read.
+ * With all of a ring at a time, the two lanes would take turns instead of working at once; with
+ * much less they wake each other too often.
  */
 const MAX_BYTES = 1 << 20;
 

@@ -1,4 +1,5 @@
-// The receives of a transport, one for each notification that may come: in a shared receive queue where the device has one.
+// The receives of a transport, one for each notification that may come: in a shared receive queue
+// where the device has one.
 
 import { UnsupportedError } from '../errors.ts';
 import { type Pd, type Qp, ReceiveBatch, type Srq } from '../verbs/index.ts';

@@ -1,20 +1,27 @@
-// The layout of a record: the words of its header, its payload, and what proves that all of it has arrived.
+// The layout of a record: the words of its header, its payload, and what proves that all of it has
+// arrived.
 //
 //   record   | sequence | kind, flags | stream | size | slots | credit | value | proof | payload … | proof |
 //
-// Words are 32 bits, little-endian. Sequences count records, modulo 2^32; 0 is no sequence. The proof is the sequence mixed with the
-// session's salt. The one behind the payload, at the next multiple of four, proves that all of the record has arrived; the one at the
-// end of the header that all of the header has: in which order the bytes of a WRITE reach memory is the device's affair, and a header
-// may be read while it is copied. No program knows the salt, so bytes that a program sent in an earlier round never look like a proof.
+// Words are 32 bits, little-endian. Sequences count records, modulo 2^32; 0 is no sequence. The
+// proof is the sequence mixed with the session's salt. The one behind the payload, at the next
+// multiple of four, proves that all of the record has arrived; the one at the end of the header
+// that all of the header has: in which order the bytes of a WRITE reach memory is the device's
+// affair, and a header may be read while it is copied. No program knows the salt, so bytes that a
+// program sent in an earlier round never look like a proof.
 //
-// A record is never wrapped around the end of the ring: a `pad` fills the rest. The first word of each slot that no record starts at is
-// 0 by the time the writer may use it: the reader clears it before it gives the slot back. So bytes of a program that are left from an
-// earlier round are never taken for a record.
+// A record is never wrapped around the end of the ring: a `pad` fills the rest. The first word of
+// each slot that no record starts at is 0 by the time the writer may use it: the reader clears it
+// before it gives the slot back. So bytes of a program that are left from an earlier round are
+// never taken for a record.
 
 export const recordKinds = {
   /** Fills the ring to its end. */
   pad: 1,
-  /** A client connects: the payload is that of open-record.ts; credit is how much the other side may send. */
+  /**
+   * A client connects: the payload is that of open-record.ts; credit is how much the other side may
+   * send.
+   */
   open: 2,
   /** The server accepted; credit as in `open`. */
   opened: 3,
@@ -71,7 +78,10 @@ function alignUp(sizeBytes: number): number {
   return (sizeBytes + 3) & ~3;
 }
 
-/** What stands at the end of a header and of a record: never 0, which is what cleared memory has there. */
+/**
+ * What stands at the end of a header and of a record: never 0, which is what cleared memory has
+ * there.
+ */
 export function proofOf(sequence: number, salt: number): number {
   return (sequence ^ salt) >>> 0 || 1;
 }

@@ -1,4 +1,5 @@
-// Transports that break under load: nothing is lost, repeated or reordered; and a peer that does not come back is not waited for.
+// Transports that break under load: nothing is lost, repeated or reordered; and a peer that does
+// not come back is not waited for.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,19 +1,24 @@
-// The layout of a link's memory: one region on each side, with two rings and their control words. Both sides must agree on it.
+// The layout of a link's memory: one region on each side, with two rings and their control words.
+// Both sides must agree on it.
 //
 //   region   | control 1 | control 2 | ring 1 | ring 2 |
 //
-// Ring 1 is written by the side that dialed, ring 2 by the side that accepted. Each side has both: it fills its own copy of the ring
-// that it writes and WRITEs the same bytes to the same place at the peer, which reads them there. Where the peer's memory is mapped, the
-// peer's copy is filled in place and the own copy is never touched. Positions in a ring count slots, modulo 2^32.
+// Ring 1 is written by the side that dialed, ring 2 by the side that accepted. Each side has both:
+// it fills its own copy of the ring that it writes and WRITEs the same bytes to the same place at
+// the peer, which reads them there. Where the peer's memory is mapped, the peer's copy is filled in
+// place and the own copy is never touched. Positions in a ring count slots, modulo 2^32.
 //
 //   control  | read position | reader's mode | writer waits | … 64 bytes
 //
-// Of ring n, the first two stand in the copy of the side that writes it and are written by the side that reads it; the third the other
-// way round, and only in shared memory.
+// Of ring n, the first two stand in the copy of the side that writes it and are written by the side
+// that reads it; the third the other way round, and only in shared memory.
 
 import { UsageError } from '../errors.ts';
 
-/** Of regions and records, and of what the kinds of records mean. Peers with another version do not talk. */
+/**
+ * Of regions and records, and of what the kinds of records mean. Peers with another version do not
+ * talk.
+ */
 export const LAYOUT_VERSION = 2;
 
 export const controlWords = { readPosition: 0, readerMode: 1, writerWaits: 2 } as const;
@@ -59,7 +64,8 @@ export function checkGeometry({ slotBytes, slots, maxRecordSlots }: Geometry): v
   if (!isPower(slots) || slots < 16 || slots * slotBytes > 2 ** 30) {
     throw new UsageError(`a ring of ${slots} slots: expected a power of two from 16 slots to 1 GiB`);
   }
-  // With a pad before it, a record takes at most a quarter: a reader that holds back an eighth never stops its writer.
+  // With a pad before it, a record takes at most a quarter: a reader that holds back an eighth
+  // never stops its writer.
   if (!Number.isInteger(maxRecordSlots) || maxRecordSlots < 1 || maxRecordSlots > slots / 8) {
     throw new UsageError(`records of ${maxRecordSlots} slots: expected 1 to an eighth of the ring's ${slots}`);
   }

@@ -1,4 +1,5 @@
-// Both ends of a ring: records come out once, in order and whole, whatever was in the memory before.
+// Both ends of a ring: records come out once, in order and whole, whatever was in the memory
+// before.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,5 +1,5 @@
-// A session: keeps a link connected, by one transport after the other, and gives up in time. The dialing side offers transports, the
-// accepting side takes them.
+// A session: keeps a link connected, by one transport after the other, and gives up in time. The
+// dialing side offers transports, the accepting side takes them.
 
 import { ProtocolError } from '../errors.ts';
 import type { Watched } from '../loop/index.ts';
@@ -88,7 +88,10 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   /** The peer's lane sent a message of the current attempt, or an offer. */
   protected abstract onMessage(message: LinkMessage): void;
 
-  /** The transport is gone. `hasWorked`: it was up, and carried something. `isDevice`: the peer cannot use the device at all. */
+  /**
+   * The transport is gone. `hasWorked`: it was up, and carried something. `isDevice`: the peer
+   * cannot use the device at all.
+   */
   protected abstract onFailed(reason: string, wasUp: boolean, hasWorked: boolean, isDevice: boolean): void;
 
   get link(): Link | undefined {
@@ -103,7 +106,9 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     return this.#transport?.wire ?? '';
   }
 
-  /** The control connection is up. `isSame`: the peer's daemon has the same incarnation as before. */
+  /**
+   * The control connection is up. `isSame`: the peer's daemon has the same incarnation as before.
+   */
   peerUp(isSame: boolean): void {
     this.isPeerUp = true;
     if (!isSame) this.drop('the peer started again');

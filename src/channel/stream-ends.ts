@@ -1,8 +1,10 @@
-// How a stream ends: which control records it has pending, which ends each side has told, and when its stream id is free again.
+// How a stream ends: which control records it has pending, which ends each side has told, and when
+// its stream id is free again.
 //
-// Each side ends its half with exactly one `shut`, or both halves with a `reset` (`refused` is a reset with an errno). The id is free
-// when this side has written such an end and has read one. Credits and resets of a free id may still arrive, written before the peer
-// knew; any other record of it is a protocol error.
+// Each side ends its half with exactly one `shut`, or both halves with a `reset` (`refused` is a
+// reset with an errno). The id is free when this side has written such an end and has read one.
+// Credits and resets of a free id may still arrive, written before the peer knew; any other record
+// of it is a protocol error.
 
 /** Control records that a stream has pending, as flags; they are written in this order. */
 export const recordFlags = { open: 1, opened: 2, refused: 4, credit: 8, shut: 16, reset: 32 } as const;

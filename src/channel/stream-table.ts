@@ -1,4 +1,5 @@
-// The table of streams by stream id: which ids are in use, and which may be used again without being taken for an earlier stream.
+// The table of streams by stream id: which ids are in use, and which may be used again without
+// being taken for an earlier stream.
 //
 //   stream id | generation, 16 bits | index, 15 bits | 1 when the accepting side opened it |
 

@@ -1,7 +1,9 @@
-// A stream: one end of a carried connection. A program's socket on one side, records in the rings on the other.
+// A stream: one end of a carried connection. A program's socket on one side, records in the rings
+// on the other.
 //
-// This file does what the two state machines decide: leg-state.ts for the socket, stream-ends.ts for the records. Bytes that came before
-// an end are still delivered to the program, so the socket may outlive the stream id.
+// This file does what the two state machines decide: leg-state.ts for the socket, stream-ends.ts
+// for the records. Bytes that came before an end are still delivered to the program, so the socket
+// may outlive the stream id.
 
 import { SystemError } from '../errors.ts';
 import type { Draining, Resumable, Watched } from '../loop/index.ts';
@@ -43,7 +45,10 @@ export interface StreamInfo {
   readonly client: Address;
   /** The destination as the client sees it. */
   readonly original: Address;
-  /** The daemon's address on the leg to the server; the client's own where the client is on this host. */
+  /**
+   * The daemon's address on the leg to the server; the client's own where the client is on this
+   * host.
+   */
   readonly local: Address;
   readonly isOpener: boolean;
   readonly command: string;
@@ -67,8 +72,9 @@ export class Stream implements Watched, Resumable, Draining, StreamEndsEvents {
   bytesIn = 0;
 
   /**
-   * Takes over a socket that resets when it is closed; a closed one is for streams that are refused. `credit` is what the peer lets us
-   * send. `isConnecting`: the server has not accepted yet.
+   * Takes over a socket that resets when it is closed; a closed one is for streams that are
+   * refused. `credit` is what the peer lets us send. `isConnecting`: the server has not accepted
+   * yet.
    */
   constructor(id: number, owner: StreamOwner, socket: Socket, info: StreamInfo, credit: number, isConnecting: boolean) {
     const { context } = owner;

@@ -1,4 +1,5 @@
-// The transport of a link: a registered region, one queue pair for the index and some for data, on any device.
+// The transport of a link: a registered region, one queue pair for the index and some for data, on
+// any device.
 
 import { MillraceError, UnsupportedError } from '../errors.ts';
 import { Fd, type SharedMemory } from '../native/index.ts';
@@ -62,7 +63,10 @@ const RETRIES = 6;
 const INDEX_QP = 0;
 const POLL_ROWS = 64;
 const MAP_MS = 2000;
-/** One in so many requests of the index queue pair is signaled, so that their places in the queue come free. */
+/**
+ * One in so many requests of the index queue pair is signaled, so that their places in the queue
+ * come free.
+ */
 const INDEX_SIGNAL_EVERY = 16;
 
 export class Transport implements ControlPath, Disposable {
@@ -141,7 +145,10 @@ export class Transport implements ControlPath, Disposable {
     return this.device.info.transport;
   }
 
-  /** Brings the queue pairs to RTS. The peer may write from now on; what we write arrives once its queue pairs are in RTR. */
+  /**
+   * Brings the queue pairs to RTS. The peer may write from now on; what we write arrives once its
+   * queue pairs are in RTR.
+   */
   connect(remote: TransportOffer): void {
     const { gidIndex, slotBytes } = this.#options;
     const options = { timeout: ACK_TIMEOUT_CODE, retryCount: RETRIES, rnrRetry: 7, minRnrTimer: 1, maxRdAtomic: 1 };
@@ -226,8 +233,9 @@ export class Transport implements ControlPath, Disposable {
   postControl(readPosition: number, readerMode: number, isNotification: boolean): boolean {
     const queue = this.#queues[INDEX_QP];
     if (!this.#isUsable || !queue.hasRoom) return false;
-    // Plain stores: the device reads them when it carries out the WRITE. One that is under way may read these newer words, which does no
-    // harm. Partner: OutgoingRing.refresh and readerMode at the peer, by way of the wire.
+    // Plain stores: the device reads them when it carries out the WRITE. One that is under way may
+    // read these newer words, which does no harm. Partner: OutgoingRing.refresh and readerMode at
+    // the peer, by way of the wire.
     this.#ownWords[controlWords.readPosition] = readPosition;
     this.#ownWords[controlWords.readerMode] = readerMode;
     const at = controlOffset(this.#readRing);
@@ -274,8 +282,9 @@ export class Transport implements ControlPath, Disposable {
   }
 
   /**
-   * Adds a WRITE of our copy of a range to the peer's, on the next data queue pair. `notifyTo` is the position that the peer is notified
-   * of with it, or negative. False when all queues are full. `submit` posts it.
+   * Adds a WRITE of our copy of a range to the peer's, on the next data queue pair. `notifyTo` is
+   * the position that the peer is notified of with it, or negative. False when all queues are full.
+   * `submit` posts it.
    */
   write(offset: number, sizeBytes: number, notifyTo: number): boolean {
     const queue = this.#dataQueue();

@@ -1,4 +1,5 @@
-// `millrace replay`: makes the verbs calls of a recording again on a device, and reports what came out differently.
+// `millrace replay`: makes the verbs calls of a recording again on a device, and reports what came
+// out differently.
 
 import { createReadStream } from 'node:fs';
 import { InvalidArgumentError } from 'commander';

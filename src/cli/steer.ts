@@ -1,4 +1,5 @@
-// `millrace steer`: puts steering into the kernel and takes it out, shows it, and says why a connection went where it went.
+// `millrace steer`: puts steering into the kernel and takes it out, shows it, and says why a
+// connection went where it went.
 
 import { readFileSync } from 'node:fs';
 import { Option } from 'commander';

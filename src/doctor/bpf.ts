@@ -1,4 +1,5 @@
-// What steering needs of BPF: for each feature a small program is loaded and attached, and removed again.
+// What steering needs of BPF: for each feature a small program is loaded and attached, and removed
+// again.
 
 import { constants } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -80,8 +81,8 @@ function tryLoaded(object: BpfObject, question: BpfQuestion, cgroupPath: string 
 }
 
 /**
- * The outcome of a trial. A missing privilege tells nothing about the kernel; every other refusal of the kernel is a no,
- * also EACCES, with which the verifier rejects a program.
+ * The outcome of a trial. A missing privilege tells nothing about the kernel; every other refusal
+ * of the kernel is a no, also EACCES, with which the verifier rejects a program.
  */
 export function outcomeOfTrial(trial: () => Outcome): Outcome {
   try {

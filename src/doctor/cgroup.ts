@@ -1,4 +1,5 @@
-// cgroup v2: where it is mounted, and an empty cgroup to try hooks on, which is always removed afterwards.
+// cgroup v2: where it is mounted, and an empty cgroup to try hooks on, which is always removed
+// afterwards.
 
 import { mkdirSync, readdirSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';

@@ -33,7 +33,8 @@ export interface Report {
 export async function diagnose(options: DiagnoseOptions = {}): Promise<Report> {
   const { signal } = options;
   const machine = options.machine ?? thisMachine(signal === undefined ? {} : { signal });
-  // Commands run in processes of their own while the kernel probes, which are short, run in this thread.
+  // Commands run in processes of their own while the kernel probes, which are short, run in this
+  // thread.
   const probed = await Promise.allSettled([
     probeKernel(machine, signal),
     probeSteering(machine, signal),

@@ -60,7 +60,9 @@ export interface Finding {
   readonly fix?: string;
 }
 
-/** Runs a probe. An error becomes `unknown` with the reason; only an abort of `signal` is thrown. */
+/**
+ * Runs a probe. An error becomes `unknown` with the reason; only an abort of `signal` is thrown.
+ */
 export async function answer(
   question: Question,
   probe: () => Outcome | Promise<Outcome>,

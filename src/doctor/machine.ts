@@ -18,7 +18,10 @@ export interface Machine {
   readText(path: string): Promise<string | null>;
   /** The names in a directory, or null when there is none. */
   list(path: string): Promise<readonly string[] | null>;
-  /** The output of a command, or null when this user cannot run it. Throws when it takes longer than 2 s. */
+  /**
+   * The output of a command, or null when this user cannot run it. Throws when it takes longer than
+   * 2 s.
+   */
   run(command: string, args: readonly string[]): Promise<CommandOutput | null>;
 }
 

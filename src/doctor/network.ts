@@ -1,4 +1,5 @@
-// What the lab is built of: network namespaces, veth pairs, delays, and a program to demonstrate with.
+// What the lab is built of: network namespaces, veth pairs, delays, and a program to demonstrate
+// with.
 //
 // All is tried inside a namespace of its own, which vanishes with the command that made it.
 

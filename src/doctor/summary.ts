@@ -2,7 +2,9 @@
 
 import { type Feature, type Finding, features } from './finding.ts';
 
-/** `partly`: it works, with less than it could. `unknown`: something it needs could not be probed. */
+/**
+ * `partly`: it works, with less than it could. `unknown`: something it needs could not be probed.
+ */
 export type Status = 'works' | 'partly' | 'no' | 'unknown';
 
 export interface FeatureSummary {

@@ -59,7 +59,8 @@ export class Heartbeat implements Disposable {
   }
 
   #tick(): void {
-    // Silence is counted in ticks and not by the clock: while this process was stopped, lines of the peer waited unread.
+    // Silence is counted in ticks and not by the clock: while this process was stopped, lines of
+    // the peer waited unread.
     this.#quietTicks++;
     const { heartbeatMs, deadMs, onDead } = this.#options;
     if (this.#quietTicks * heartbeatMs >= deadMs) onDead(`silent for ${deadMs} ms`);

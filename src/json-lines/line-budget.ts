@@ -1,4 +1,5 @@
-// How many lines a peer may send: enough for any honest daemon, and too few to keep this one from its work.
+// How many lines a peer may send: enough for any honest daemon, and too few to keep this one from
+// its work.
 
 import { ProtocolError } from '../errors.ts';
 

@@ -27,7 +27,10 @@ export class LineSplitter {
     this.#rest = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);
   }
 
-  /** Undefined: more bytes have to come first. Throws a ProtocolError when a line is too long, or there are too many. */
+  /**
+   * Undefined: more bytes have to come first. Throws a ProtocolError when a line is too long, or
+   * there are too many.
+   */
   next(): string | undefined {
     const end = this.#rest.indexOf(NEWLINE, this.#searched);
     if ((end < 0 ? this.#rest.length : end) > this.#maxBytes) {

@@ -1,4 +1,5 @@
-// One line of JSON over a stream, for who waits for it; what comes after the line stays in the stream.
+// One line of JSON over a stream, for who waits for it; what comes after the line stays in the
+// stream.
 
 import type { Duplex } from 'node:stream';
 import { MillraceError } from '../errors.ts';
@@ -15,8 +16,9 @@ export function writeLine(socket: Duplex, value: unknown): void {
 }
 
 /**
- * Reads one line and parses it; what comes after it stays in the stream. Rejects when the stream ends or fails first, when
- * the signal is aborted, and with a ProtocolError when the line is too long or no JSON. Leaves no listener behind.
+ * Reads one line and parses it; what comes after it stays in the stream. Rejects when the stream
+ * ends or fails first, when the signal is aborted, and with a ProtocolError when the line is too
+ * long or no JSON. Leaves no listener behind.
  */
 export async function readLine(socket: Duplex, options: LineOptions = {}): Promise<unknown> {
   const { signal, maxBytes } = options;
@@ -71,7 +73,10 @@ function readBytes(socket: Duplex): Buffer | undefined {
   return typeof chunk === 'string' ? Buffer.from(chunk) : (chunk ?? undefined);
 }
 
-/** A process that is killed with bytes unread resets its connection instead of ending it: to its peer that is the same. */
+/**
+ * A process that is killed with bytes unread resets its connection instead of ending it: to its
+ * peer that is the same.
+ */
 function reasonOf({ code, message }: NodeJS.ErrnoException): string {
   return code === 'ECONNRESET' || code === 'EPIPE' ? `it closed the connection (${code})` : message;
 }

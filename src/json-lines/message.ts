@@ -13,7 +13,9 @@ export function writeMessage<T extends MessageTable>(
   socket.write(protocol.line(message));
 }
 
-/** Rejects as `readLine` does, and with a ProtocolError when the line is no message of the protocol. */
+/**
+ * Rejects as `readLine` does, and with a ProtocolError when the line is no message of the protocol.
+ */
 export async function readMessage<T extends MessageTable>(
   socket: Duplex,
   protocol: Protocol<T>,

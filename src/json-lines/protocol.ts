@@ -1,8 +1,10 @@
-// A protocol in JSON lines: a table of messages, from which reading, writing and the types of the messages follow.
+// A protocol in JSON lines: a table of messages, from which reading, writing and the types of the
+// messages follow.
 //
-// On the wire a message is one object with its kind and exactly the fields of its row, as in {"kind":"ping","number":1}.
-// The first line of each side is its hello, where the name of the protocol and its version stand in place of the kind:
-// {"millrace":"control","version":2,…}. The version is checked first: another one may well have other fields.
+// On the wire a message is one object with its kind and exactly the fields of its row, as in
+// {"kind":"ping","number":1}. The first line of each side is its hello, where the name of the
+// protocol and its version stand in place of the kind: {"millrace":"control","version":2,…}. The
+// version is checked first: another one may well have other fields.
 
 import { ProtocolError, UsageError } from '../errors.ts';
 import { decodeFields, encodeFields, type Fields, mismatch, objectOf, type ValuesOf } from './shape.ts';
@@ -27,7 +29,9 @@ export class Protocol<T extends MessageTable> {
     this.table = table;
   }
 
-  /** As plain data for one line of JSON. Throws a UsageError when the other side would refuse it. */
+  /**
+   * As plain data for one line of JSON. Throws a UsageError when the other side would refuse it.
+   */
   encode(message: MessageOf<Protocol<T>>): object {
     const { kind, ...values } = message;
     const fields = encodeFields(this.#fieldsOf(kind), values);

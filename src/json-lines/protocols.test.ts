@@ -1,4 +1,5 @@
-// All protocols in JSON lines, by their tables: what one side sends the other understands, and nothing else gets through.
+// All protocols in JSON lines, by their tables: what one side sends the other understands, and
+// nothing else gets through.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

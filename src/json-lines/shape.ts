@@ -1,4 +1,5 @@
-// Shapes of values in JSON lines: each checks what a peer sent in full, within limits, and says what it expected.
+// Shapes of values in JSON lines: each checks what a peer sent in full, within limits, and says
+// what it expected.
 
 import { ProtocolError, UsageError } from '../errors.ts';
 import { printable } from '../text/index.ts';
@@ -127,7 +128,9 @@ export function object<F extends Fields>(fields: F): Shape<ValuesOf<F>> {
   };
 }
 
-/** An object whose keys the peer chooses. It has no prototype, so that none of them means anything. */
+/**
+ * An object whose keys the peer chooses. It has no prototype, so that none of them means anything.
+ */
 export function map<T>(of: Shape<T>, max: number, maxKeyLength: number): Shape<Readonly<Record<string, T>>> {
   return {
     kind: { type: 'map', of, max, maxKeyLength },
@@ -147,7 +150,10 @@ export function map<T>(of: Shape<T>, max: number, maxKeyLength: number): Shape<R
   };
 }
 
-/** Any object, for somebody else to check. Deeper nesting could exhaust the stack of whoever walks or clones it. */
+/**
+ * Any object, for somebody else to check. Deeper nesting could exhaust the stack of whoever walks
+ * or clones it.
+ */
 export function jsonObject(maxBytes: number, maxDepth: number): Shape<object> {
   return {
     kind: { type: 'json' },
@@ -216,7 +222,10 @@ export function mismatch(name: string, value: unknown, expected: string): Protoc
   return new ProtocolError(`${name} is ${shown(value)}; expected ${expected}`);
 }
 
-/** What a peer sent, short and on one line. Objects are not shown: they may be nested as deep as a line is long. */
+/**
+ * What a peer sent, short and on one line. Objects are not shown: they may be nested as deep as a
+ * line is long.
+ */
 function shown(value: unknown): string {
   if (value === undefined) return 'missing';
   if (Array.isArray(value)) return `a list of ${value.length}`;

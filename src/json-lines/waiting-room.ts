@@ -5,8 +5,8 @@ export interface WaitingRoomOptions {
   /** From the first byte to the moment when the peer is known. */
   readonly helloMs: number;
   /**
-   * A newcomer takes the place of the connection that waits longest, unless even that one is as young as this: then all
-   * of them may be in earnest.
+   * A newcomer takes the place of the connection that waits longest, unless even that one is as
+   * young as this: then all of them may be in earnest.
    */
   readonly graceMs?: number;
 }

@@ -1,4 +1,5 @@
-// The cgroups of a lab, `millrace/ID/HOST`: made before any program runs, and by which all programs are killed.
+// The cgroups of a lab, `millrace/ID/HOST`: made before any program runs, and by which all programs
+// are killed.
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,12 +49,16 @@ function makeDirectory(path: string): void {
   }
 }
 
-/** Kills every process in the subtree, however it was started or daemonised, and removes the subtree. */
+/**
+ * Kills every process in the subtree, however it was started or daemonised, and removes the
+ * subtree.
+ */
 export async function removeCgroups(labCgroup: string): Promise<void> {
   const deadlineMs = performance.now() + killTimeoutMs;
   while (existsSync(labCgroup)) {
     await killAll(labCgroup, deadlineMs);
-    // A program that joins between the two steps makes the removal fail, and dies in the next round.
+    // A program that joins between the two steps makes the removal fail, and dies in the next
+    // round.
     if (removeTree(labCgroup)) return;
     if (performance.now() > deadlineMs) {
       throw new MillraceError('MILLRACE_ERR_FAILED', `remove ${labCgroup}: programs keep joining it`);
@@ -96,7 +101,9 @@ function isPopulated(cgroup: string): boolean {
   }
 }
 
-/** Kills again at every check: a program that was being started may have joined after the last one. */
+/**
+ * Kills again at every check: a program that was being started may have joined after the last one.
+ */
 async function killAll(cgroup: string, deadlineMs: number): Promise<void> {
   if (!isPopulated(cgroup)) return;
   const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -130,7 +137,10 @@ async function killAll(cgroup: string, deadlineMs: number): Promise<void> {
   }
 }
 
-/** Null when the cgroup is gone already, or inotify has no watch left: then only the interval checks. */
+/**
+ * Null when the cgroup is gone already, or inotify has no watch left: then only the interval
+ * checks.
+ */
 function watchEvents(cgroup: string, onChange: () => void): ReturnType<typeof watch> | null {
   try {
     return watch(join(cgroup, 'cgroup.events'), onChange).on('error', onChange);

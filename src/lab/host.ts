@@ -45,8 +45,9 @@ export class Host {
   }
 
   /**
-   * Starts a program in the host's namespace and cgroup. The child is the program itself, with its pid, signals and exit
-   * status. The shell that enters the cgroup drops environment variables whose names are no identifiers.
+   * Starts a program in the host's namespace and cgroup. The child is the program itself, with its
+   * pid, signals and exit status. The shell that enters the cgroup drops environment variables
+   * whose names are no identifiers.
    */
   spawn(command: string, args: readonly string[] = [], options: SpawnOptions = {}): ChildProcess {
     this.#checkEnterable(command);
@@ -54,7 +55,8 @@ export class Host {
     if (cwd !== undefined && !existsSync(cwd)) {
       throw new UsageError(`run ${command} in host ${this.name}: the working directory ${cwd} does not exist`);
     }
-    // The program is looked up here, because the shell would report it only on the program's standard error.
+    // The program is looked up here, because the shell would report it only on the program's
+    // standard error.
     if (findProgram(command, (options.env ?? process.env).PATH, cwd) === null) {
       const where = command.includes('/') ? 'no executable file there' : 'no such program in PATH';
       throw new UsageError(`run ${command} in host ${this.name}: ${where}`);

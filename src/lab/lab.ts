@@ -14,7 +14,10 @@ import { hostIndexOf, type LabSpec, labSpec, namespacesOf, type SpecOptions } fr
 import { listLabs, type SweepReport, sweep } from './sweep.ts';
 
 export interface LabOptions extends SpecOptions {
-  /** The lab outlives this process, and `millrace lab down` removes it. Otherwise a sweep does once this process is dead. */
+  /**
+   * The lab outlives this process, and `millrace lab down` removes it. Otherwise a sweep does once
+   * this process is dead.
+   */
   readonly persistent?: boolean;
   /** Where the records are kept. Labs of different run directories do not know of each other. */
   readonly runDir?: string;
@@ -57,7 +60,8 @@ export class Lab implements AsyncDisposable {
         if (kept !== record) replaceRecord(runDir, kept);
         return new Lab(kept, runDir, swept);
       } catch (error) {
-        // If this fails as well, the record stays, and a sweep tries again once this process is dead.
+        // If this fails as well, the record stays, and a sweep tries again once this process is
+        // dead.
         await removeKernelObjects(runDir, record).catch(() => {});
         throw error;
       }
@@ -85,7 +89,10 @@ export class Lab implements AsyncDisposable {
     return host;
   }
 
-  /** Kills every program in the lab and removes it. A second call waits for the first, or tries again if that failed. */
+  /**
+   * Kills every program in the lab and removes it. A second call waits for the first, or tries
+   * again if that failed.
+   */
   close(): Promise<void> {
     const remove = this.#record.owner === null ? removeLab : removeKernelObjects;
     this.#closing ??= remove(this.#runDir, this.#record).catch((error: unknown) => {
@@ -100,7 +107,10 @@ export class Lab implements AsyncDisposable {
   }
 }
 
-/** Writes the record under an unused id: removal goes by names, and must not remove the namespaces of another lab. */
+/**
+ * Writes the record under an unused id: removal goes by names, and must not remove the namespaces
+ * of another lab.
+ */
 function claim(runDir: string, spec: LabSpec): LabRecord {
   for (;;) {
     const id = newLabId();
@@ -111,7 +121,10 @@ function claim(runDir: string, spec: LabSpec): LabRecord {
   }
 }
 
-/** Checked after the record was written: of two processes that create a lab at once, at least one sees the other's. */
+/**
+ * Checked after the record was written: of two processes that create a lab at once, at least one
+ * sees the other's.
+ */
 function refuseSecondName(runDir: string, record: LabRecord): void {
   const { labs } = listLabs(runDir);
   const other = labs.find(

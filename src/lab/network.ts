@@ -1,4 +1,5 @@
-// The network of a lab: namespaces, a cable between two hosts or a switch between more, addresses, delay and loss.
+// The network of a lab: namespaces, a cable between two hosts or a switch between more, addresses,
+// delay and loss.
 
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -52,7 +53,9 @@ export async function makeNetwork(place: NetworkPlace, spec: LabSpec): Promise<v
   if (hasSwitch(spec)) await linksUp(place, switchNamespace, 'master br0', ' state forwarding ', deadlineMs);
 }
 
-/** Both ends are created in their namespaces, so that the machine's own namespace never has them. */
+/**
+ * Both ends are created in their namespaces, so that the machine's own namespace never has them.
+ */
 function cable(labId: string, spec: LabSpec): readonly string[] {
   const [left, right] = spec.hosts.map((host) => namespaceOf(labId, host));
   return [`link add eth0 mtu ${spec.mtu} netns ${left} type veth peer name eth0 mtu ${spec.mtu} netns ${right}`];
@@ -147,7 +150,10 @@ async function inParallel<T>(items: readonly T[], action: (item: T) => Promise<u
   await Promise.all(workers).finally(() => queue.splice(0));
 }
 
-/** Removes those that exist. Another process may do the same at the same time; in the end none must be left. */
+/**
+ * Removes those that exist. Another process may do the same at the same time; in the end none must
+ * be left.
+ */
 export async function removeNamespaces(namespaces: readonly string[]): Promise<void> {
   const existing = namespaces.filter((namespace) => existsSync(namespaceFile(namespace)));
   if (existing.length === 0) return;

@@ -7,7 +7,10 @@ export function permissionError(reason: string, options?: ErrorOptions): Millrac
   return new MillraceError('MILLRACE_ERR_PERMISSION', `${reason} (${advice})`, options);
 }
 
-/** Returns other errors as they are. EROFS occurs in a container that has the machine's cgroups read-only. */
+/**
+ * Returns other errors as they are. EROFS occurs in a container that has the machine's cgroups
+ * read-only.
+ */
 export function explainPermission(attempt: string, error: unknown): unknown {
   const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
   if (code !== 'EACCES' && code !== 'EPERM' && code !== 'EROFS') return error;

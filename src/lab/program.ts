@@ -18,10 +18,16 @@ const fallbackPath = '/bin:/usr/bin';
 /** The PATH of ordinary users, and of some services, lacks these. */
 const systemDirs = '/usr/sbin:/usr/bin:/sbin:/bin';
 
-/** Enters the cgroup before the program starts, so that no child escapes it. Words are passed on without quoting. */
+/**
+ * Enters the cgroup before the program starts, so that no child escapes it. Words are passed on
+ * without quoting.
+ */
 const enterScript = 'echo 0 > "$1/cgroup.procs" || exit 126; shift; exec "$@"';
 
-/** As execvp() would: a word with a slash is a path, any other is searched for. Null when there is none to run. */
+/**
+ * As execvp() would: a word with a slash is a path, any other is searched for. Null when there is
+ * none to run.
+ */
 export function findProgram(word: string, path: string = fallbackPath, cwd: string = process.cwd()): string | null {
   const places = word.includes('/') ? [word] : path.split(delimiter).map((dir) => `${dir === '' ? '.' : dir}/${word}`);
   return places.map((place) => resolve(cwd, place)).find(isExecutable) ?? null;
@@ -44,12 +50,17 @@ export function requireTool(name: string, debianPackage: string): string {
   );
 }
 
-/** The shell and nsenter replace themselves, so signals and the exit status are the program's own. */
+/**
+ * The shell and nsenter replace themselves, so signals and the exit status are the program's own.
+ */
 export function spawnInCgroup(cgroup: string, words: readonly string[], options: SpawnOptions): ChildProcess {
   return spawn('/bin/sh', ['-c', enterScript, 'sh', cgroup, ...words], options);
 }
 
-/** Resolves when the program has ended and its output was read; rejects when it was aborted or could not be started. */
+/**
+ * Resolves when the program has ended and its output was read; rejects when it was aborted or could
+ * not be started.
+ */
 export async function collect(child: ChildProcess, input = ''): Promise<ProgramResult> {
   const { promise, resolve: settle, reject } = Promise.withResolvers<ProgramResult>();
   const stdout: Buffer[] = [];

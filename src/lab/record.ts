@@ -23,7 +23,10 @@ export interface LabRecord extends LabSpec {
   readonly createdAt: string;
 }
 
-/** A file among the records that is no record. It is reported and left alone, because its owner is unknown. */
+/**
+ * A file among the records that is no record. It is reported and left alone, because its owner is
+ * unknown.
+ */
 export interface RecordProblem {
   readonly file: string;
   readonly reason: string;
@@ -76,7 +79,10 @@ export function removeRecord(runDir: string, id: string): void {
   rmSync(recordFile(runDir, id), { force: true });
 }
 
-/** The record is written aside, so that no reader sees a part of it. The file's name has the writer's identity, for removeDeadTemporaries. */
+/**
+ * The record is written aside, so that no reader sees a part of it. The file's name has the
+ * writer's identity, for removeDeadTemporaries.
+ */
 function withTemporary<T>(runDir: string, record: LabRecord, publish: (temporary: string) => T): T {
   const file = join(recordDir(runDir), `${record.id}.${ownerToken(currentOwner())}${temporarySuffix}`);
   try {
@@ -128,7 +134,9 @@ function recordDirEntries(runDir: string): readonly string[] {
   }
 }
 
-/** Null when it was removed since. The type is checked first, because opening a FIFO would block. */
+/**
+ * Null when it was removed since. The type is checked first, because opening a FIFO would block.
+ */
 function readRecordText(file: string): string | null {
   try {
     const stat = lstatSync(file);
@@ -141,7 +149,10 @@ function readRecordText(file: string): string | null {
   }
 }
 
-/** Throws when the text is not a record of this version. Its names become paths that are removed, so each is checked. */
+/**
+ * Throws when the text is not a record of this version. Its names become paths that are removed, so
+ * each is checked.
+ */
 export function parseRecord(text: string): LabRecord {
   const value: unknown = JSON.parse(text);
   if (typeof value !== 'object' || value === null) throw new Error('it is not a JSON object');
@@ -162,7 +173,9 @@ export function parseRecord(text: string): LabRecord {
   return { ...spec, id, owner: knownOwner, createdAt };
 }
 
-/** Removes the files of writers that were killed between writing a record aside and publishing it. */
+/**
+ * Removes the files of writers that were killed between writing a record aside and publishing it.
+ */
 export function removeDeadTemporaries(runDir: string, view: OwnerView): void {
   for (const name of recordDirEntries(runDir)) {
     if (!name.endsWith(temporarySuffix)) continue;

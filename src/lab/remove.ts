@@ -8,8 +8,9 @@ import { type LabRecord, removeRecord, replaceRecord } from './record.ts';
 import { namespacesOf } from './spec.ts';
 
 /**
- * It may be repeated, interrupted and run twice at once: the record stays until the rest is removed. The order matters:
- * the tools that create namespaces run in the lab's cgroup, so once that is removed no namespace can appear any more.
+ * It may be repeated, interrupted and run twice at once: the record stays until the rest is
+ * removed. The order matters: the tools that create namespaces run in the lab's cgroup, so once
+ * that is removed no namespace can appear any more.
  */
 export async function removeKernelObjects(runDir: string, record: LabRecord): Promise<void> {
   await removeCgroups(cgroupOfLab(record.id));
@@ -18,7 +19,10 @@ export async function removeKernelObjects(runDir: string, record: LabRecord): Pr
   removeCgroupParent();
 }
 
-/** Removes a persistent lab. It gets this process as its owner first: if the process dies half-way, a sweep goes on. */
+/**
+ * Removes a persistent lab. It gets this process as its owner first: if the process dies half-way,
+ * a sweep goes on.
+ */
 export async function removeLab(runDir: string, record: LabRecord): Promise<void> {
   try {
     replaceRecord(runDir, { ...record, owner: currentOwner() });

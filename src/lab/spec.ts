@@ -16,7 +16,10 @@ export interface SpecOptions {
   readonly name?: string;
 }
 
-/** Checked, with the defaults filled in. The names of all kernel objects follow from the spec and the id. */
+/**
+ * Checked, with the defaults filled in. The names of all kernel objects follow from the spec and
+ * the id.
+ */
 export interface LabSpec {
   readonly name: string | null;
   readonly hosts: readonly string[];
@@ -88,7 +91,10 @@ function numberedNames(count: number): readonly string[] {
   return Array.from({ length: count }, (_, index) => name(index));
 }
 
-/** The same digits in both families (host 16 is 10.77.0.16 and fd77::16), because people read them side by side. */
+/**
+ * The same digits in both families (host 16 is 10.77.0.16 and fd77::16), because people read them
+ * side by side.
+ */
 export function addressesOf(hostIndex: number): Addresses {
   return { ipv4: `10.77.0.${hostIndex + 1}`, ipv6: `fd77::${hostIndex + 1}` };
 }

@@ -16,7 +16,10 @@ export type LabState = 'persistent' | Liveness;
 
 export interface KnownLab {
   readonly record: LabRecord;
-  /** `dead`: the next sweep removes it. `unknown`: its owner lives, or lived, in another pid namespace. */
+  /**
+   * `dead`: the next sweep removes it. `unknown`: its owner lives, or lived, in another pid
+   * namespace.
+   */
   readonly state: LabState;
 }
 
@@ -28,7 +31,9 @@ interface LabList {
 export interface SweepReport {
   /** Ids of the labs that were removed. */
   readonly removed: readonly string[];
-  /** Files that are no records, and labs that could not be removed; the sweep goes on after each. */
+  /**
+   * Files that are no records, and labs that could not be removed; the sweep goes on after each.
+   */
   readonly problems: readonly RecordProblem[];
 }
 
@@ -45,7 +50,10 @@ export function listLabs(runDir: string = defaultRunDir): LabList {
   return { labs: records.map((record) => ({ record, state: stateOf(record) })), problems };
 }
 
-/** Between the read of its record and its death the owner may have made the lab persistent, as `lab up` does in the end. */
+/**
+ * Between the read of its record and its death the owner may have made the lab persistent, as `lab
+ * up` does in the end.
+ */
 function isUnchanged(runDir: string, record: LabRecord): boolean {
   const now = readRecord(runDir, record.id);
   return now?.owner != null && record.owner !== null && ownerToken(now.owner) === ownerToken(record.owner);

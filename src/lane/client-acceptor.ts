@@ -1,4 +1,5 @@
-// Accepts the clients that steering sent to this lane, and has each of them carried to a peer, or resets it.
+// Accepts the clients that steering sent to this lane, and has each of them carried to a peer, or
+// resets it.
 
 import type { StreamInfo } from '../channel/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
@@ -20,7 +21,10 @@ interface ClientAcceptorOptions {
   readonly settings: LaneSettings;
   readonly maps: ConnectionMaps;
   readonly events: ConnectionEvents;
-  /** Opens a stream for the client, which takes the socket over. False when no peer can be reached that announced the destination. */
+  /**
+   * Opens a stream for the client, which takes the socket over. False when no peer can be reached
+   * that announced the destination.
+   */
   readonly openStream: (socket: Socket, info: StreamInfo) => boolean;
 }
 

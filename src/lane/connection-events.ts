@@ -1,5 +1,5 @@
-// Counts the connections of a lane and, while somebody subscribes to them, publishes an event for each one that opens, closes or is
-// refused.
+// Counts the connections of a lane and, while somebody subscribes to them, publishes an event for
+// each one that opens, closes or is refused.
 
 import { getSystemErrorName } from 'node:util';
 import type { Stream, StreamInfo } from '../channel/index.ts';

@@ -1,4 +1,5 @@
-// The loop of a lane: all stages of all links, run to completion turn by turn. It spins or sleeps when there is nothing to do.
+// The loop of a lane: all stages of all links, run to completion turn by turn. It spins or sleeps
+// when there is nothing to do.
 
 import type { Session } from '../channel/index.ts';
 import type { EventLoop } from '../loop/index.ts';
@@ -32,7 +33,10 @@ export class LaneLoop {
     this.#options = options;
   }
 
-  /** Returns when the lane ends, or when Node's loop needs the thread: then `run` is to be called again. */
+  /**
+   * Returns when the lane ends, or when Node's loop needs the thread: then `run` is to be called
+   * again.
+   */
   run(): void {
     const { loop, spinPolicy, isRunning, isAwaiting } = this.#options;
     let timeoutNs = 0;

@@ -1,4 +1,5 @@
-// A lane as the main thread sees it: messages in both directions, questions with answers, an orderly end.
+// A lane as the main thread sees it: messages in both directions, questions with answers, an
+// orderly end.
 
 import { Worker } from 'node:worker_threads';
 import { MillraceError } from '../errors.ts';
@@ -23,7 +24,10 @@ export class LaneThread implements AsyncDisposable {
   #isOver = false;
   #isClosing = false;
 
-  /** Resolves when the lane accepts clients. `onMessage` gets all messages but answers; `onDeath`: the lane ended by itself. */
+  /**
+   * Resolves when the lane accepts clients. `onMessage` gets all messages but answers; `onDeath`:
+   * the lane ended by itself.
+   */
   static async start(
     settings: Omit<LaneSettings, 'wakeFd'>,
     onMessage: (message: FromLane) => void,

@@ -1,5 +1,5 @@
-// A lane: its devices, its sessions with peers, the clients it accepts and the servers it dials. What the main thread tells it, and what
-// it reports, are the messages of messages.ts.
+// A lane: its devices, its sessions with peers, the clients it accepts and the servers it dials.
+// What the main thread tells it, and what it reports, are the messages of messages.ts.
 
 import {
   AcceptingSession,

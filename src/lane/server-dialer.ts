@@ -1,4 +1,5 @@
-// Connects to servers of this host for the clients of peers, as far as this host announced those servers.
+// Connects to servers of this host for the clients of peers, as far as this host announced those
+// servers.
 
 import { constants } from 'node:os';
 import type { Leg, StreamInfo } from '../channel/index.ts';

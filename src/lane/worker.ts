@@ -1,4 +1,5 @@
-// The thread of a lane: takes the main thread's messages, runs the loop, and closes everything at its end.
+// The thread of a lane: takes the main thread's messages, runs the loop, and closes everything at
+// its end.
 
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { EventLoop } from '../loop/index.ts';

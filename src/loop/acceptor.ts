@@ -1,4 +1,5 @@
-// Listens, and accepts connections until none waits; pauses while the process has no descriptors left.
+// Listens, and accepts connections until none waits; pauses while the process has no descriptors
+// left.
 
 import { SystemError } from '../errors.ts';
 import { type Address, pollEvents, Socket, TimerFd } from '../native/index.ts';
@@ -20,9 +21,15 @@ export interface AcceptorOptions {
   readonly bufferBytes: number;
   /** Other lanes listen at the same address (SO_REUSEPORT): the kernel spreads the connections. */
   readonly isShared?: boolean;
-  /** Takes the socket over, also when it throws; unless it throws a shortage (see `isShortage`): then the socket is offered again later. */
+  /**
+   * Takes the socket over, also when it throws; unless it throws a shortage (see `isShortage`):
+   * then the socket is offered again later.
+   */
   readonly onAccept: (socket: Socket) => void;
-  /** Accepting pauses until there are descriptors again. Called once a shortage, however often accepting is tried. */
+  /**
+   * Accepting pauses until there are descriptors again. Called once a shortage, however often
+   * accepting is tried.
+   */
   readonly onPause: (error: SystemError) => void;
 }
 

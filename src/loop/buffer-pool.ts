@@ -1,4 +1,5 @@
-// A pool of buffers for bytes that wait: pieces of shared memory, borrowed while they are needed; spare memory goes back to the kernel.
+// A pool of buffers for bytes that wait: pieces of shared memory, borrowed while they are needed;
+// spare memory goes back to the kernel.
 
 import { SharedMemory } from '../native/index.ts';
 

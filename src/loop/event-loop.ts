@@ -2,7 +2,10 @@
 
 import { Poller } from '../native/index.ts';
 
-/** The owner of a watched descriptor. It reads or writes until the kernel has no more (edge-triggered). */
+/**
+ * The owner of a watched descriptor. It reads or writes until the kernel has no more
+ * (edge-triggered).
+ */
 export interface Watched {
   onEvents(events: number): void;
 }
@@ -53,7 +56,10 @@ export class EventLoop implements Disposable {
     this.forget(token);
   }
 
-  /** As unwatch, for a descriptor that is closed at once and has no duplicate: then the kernel forgets it as well. */
+  /**
+   * As unwatch, for a descriptor that is closed at once and has no duplicate: then the kernel
+   * forgets it as well.
+   */
   forget(token: number): void {
     this.#watched[token] = undefined;
     this.#leavingTokens.push(token);
@@ -64,7 +70,10 @@ export class EventLoop implements Disposable {
     this.#waiting.push(resumable);
   }
 
-  /** Waits for events for so long (negative: for ever) and handles them. Returns how many there were. */
+  /**
+   * Waits for events for so long (negative: for ever) and handles them. Returns how many there
+   * were.
+   */
   turn(timeoutNs: number): number {
     const resuming = this.#waiting;
     this.#waiting = this.#resuming;
@@ -74,7 +83,8 @@ export class EventLoop implements Disposable {
       this.#watched[this.#poller.token(index)]?.onEvents(this.#poller.events(index));
     }
     const resumed = resuming.length;
-    // Emptying an array takes V8 longer than the rest of an idle turn, so an empty one is left alone.
+    // Emptying an array takes V8 longer than the rest of an idle turn, so an empty one is left
+    // alone.
     if (resumed > 0) {
       for (let index = 0; index < resumed; index++) resuming[index].resume();
       resuming.length = 0;

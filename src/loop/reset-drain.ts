@@ -1,16 +1,22 @@
-// Drains connections that were reset and still have bytes for their receiver: checks on them until all are acknowledged, or until none
-// has moved for a while.
+// Drains connections that were reset and still have bytes for their receiver: checks on them until
+// all are acknowledged, or until none has moved for a while.
 
 import { pollEvents, TimerFd } from '../native/index.ts';
 import type { EventLoop, Watched } from './event-loop.ts';
 
 const CHECK_NS = 5_000_000;
-/** After so many checks without progress the receiver has stopped, and plain TCP would drop the rest, too. */
+/**
+ * After so many checks without progress the receiver has stopped, and plain TCP would drop the
+ * rest, too.
+ */
 const MAX_IDLE_CHECKS = 20;
 
 export interface Draining {
   readonly isClosed: boolean;
-  /** Sends what can be sent now, and returns how many bytes are not acknowledged yet. Closes when all are. */
+  /**
+   * Sends what can be sent now, and returns how many bytes are not acknowledged yet. Closes when
+   * all are.
+   */
   drain(): number;
   /** Closes, whatever is left. */
   giveUp(): void;

@@ -1,18 +1,26 @@
-// Source ports of legs to servers: one of the kernel's choice or, when all are taken, the one of ours that has rested longest.
+// Source ports of legs to servers: one of the kernel's choice or, when all are taken, the one of
+// ours that has rested longest.
 //
-// A leg is bound before it connects, so that the server can be shown its true client. Unlike a plain connect, an explicit bind gets no
-// port that is in TIME_WAIT: 28,000 short connections, closed by the client, would use up all ports for a minute.
+// A leg is bound before it connects, so that the server can be shown its true client. Unlike a
+// plain connect, an explicit bind gets no port that is in TIME_WAIT: 28,000 short connections,
+// closed by the client, would use up all ports for a minute.
 
 import { SystemError } from '../errors.ts';
 import { type Address, ip, type Socket } from '../native/index.ts';
 
 /** Other programs may have taken some of our ports meanwhile. */
 const MAX_TRIES = 32;
-/** A search through all ports that finds none takes the kernel milliseconds, so it is not made for every connection. */
+/**
+ * A search through all ports that finds none takes the kernel milliseconds, so it is not made for
+ * every connection.
+ */
 const CROWDED_MS = 1000;
 
 export class SourcePorts {
-  /** By host: ports that we used and closed, the one that has rested longest first. Never one that is open. */
+  /**
+   * By host: ports that we used and closed, the one that has rested longest first. Never one that
+   * is open.
+   */
   readonly #resting = new Map<string, Set<number>>();
   #crowdedUntilMs = 0;
 
@@ -38,8 +46,8 @@ export class SourcePorts {
 
   #bindAny(socket: Socket, host: string): void {
     try {
-      // Without reuseAddress: with it, the kernel searches the lower half of its ports first, which takes a millisecond for each
-      // connection once those are taken.
+      // Without reuseAddress: with it, the kernel searches the lower half of its ports first, which
+      // takes a millisecond for each connection once those are taken.
       socket.bind(ip(host, 0));
       // So that the port can be shared when it rests in TIME_WAIT; all of ours have it.
       socket.setOption('reuseAddress', 1);

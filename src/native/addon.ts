@@ -1,7 +1,8 @@
-// Loads the addon and declares what it exports. Only src/native/ imports this; other rooms use the wrappers.
+// Loads the addon and declares what it exports. Only src/native/ imports this; other rooms use the
+// wrappers.
 //
-// Calls return what the system call returned, or -errno; wrong types and ranges throw. `id` is the number of a mapping
-// in this thread. Ranges are (id, offset, length).
+// Calls return what the system call returned, or -errno; wrong types and ranges throw. `id` is the
+// number of a mapping in this thread. Ranges are (id, offset, length).
 
 import { createRequire } from 'node:module';
 import { UnsupportedError } from '../errors.ts';

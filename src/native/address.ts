@@ -40,7 +40,10 @@ export function encodeAddress(address: Address): Uint8Array {
 const inet = new Uint8Array(new ArrayBuffer(INET_BYTES));
 const inet6 = new Uint8Array(new ArrayBuffer(INET6_BYTES));
 
-/** As encodeAddress, good until the next call: to make a buffer that native code can see takes longer than a bind. */
+/**
+ * As encodeAddress, good until the next call: to make a buffer that native code can see takes
+ * longer than a bind.
+ */
 export function encodeOnce(address: Address): Uint8Array {
   if (address.family === 'unix') return encodeUnix(address.path);
   const bytes = address.family === 'ipv4' ? inet : inet6;
@@ -128,7 +131,8 @@ function unixPath(name: Uint8Array): string {
 function ipv6Bytes(host: string): Uint8Array {
   const bytes = new Uint8Array(16);
   const view = new DataView(bytes.buffer);
-  // Node's SocketAddress puts the text in canonical form, in which a dotted tail can only follow ::ffff:.
+  // Node's SocketAddress puts the text in canonical form, in which a dotted tail can only follow
+  // ::ffff:.
   const canonical = new SocketAddress({ address: host, family: 'ipv6' }).address;
   const dotted = /^(.*:)(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(canonical);
   const text =

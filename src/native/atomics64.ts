@@ -1,4 +1,5 @@
-// 64-bit atomics without BigInt: values are halves, and what was there is read from `low64` and `high64` afterwards.
+// 64-bit atomics without BigInt: values are halves, and what was there is read from `low64` and
+// `high64` afterwards.
 
 import { addon } from './addon.ts';
 import type { SharedMemory } from './memory.ts';
@@ -22,7 +23,10 @@ export function compareSwap64(
   addon.compareSwap64(memory.id, offset, compareLow, compareHigh, swapLow, swapHigh);
 }
 
-/** The low half of what the last of these calls found. Read it before anything else of this module is called. */
+/**
+ * The low half of what the last of these calls found. Read it before anything else of this module
+ * is called.
+ */
 export function low64(): number {
   return halves[0];
 }

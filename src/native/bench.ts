@@ -4,7 +4,9 @@ import { addon } from './addon.ts';
 import { SharedMemory } from './memory.ts';
 import { monotonicNs } from './thread.ts';
 
-/** ns per call: bare, or with five arguments that are checked against a memory, and nothing done. */
+/**
+ * ns per call: bare, or with five arguments that are checked against a memory, and nothing done.
+ */
 export function measureCrossing(kind: 'crossing' | 'arguments', iterations: number): number {
   using memory = SharedMemory.create({ sizeBytes: 4096 });
   const { id } = memory;

@@ -37,7 +37,9 @@ const perCpuTypes: ReadonlySet<number> = new Set([5, 6, 10, 21]);
 
 const { ENOENT } = constants.errno;
 
-/** A map that lives until its last descriptor is closed, and the last program that uses it is gone. */
+/**
+ * A map that lives until its last descriptor is closed, and the last program that uses it is gone.
+ */
 export class BpfMap extends Fd {
   readonly keyBytes: number;
   readonly valueBytes: number;
@@ -103,7 +105,8 @@ export class BpfMap extends Fd {
     }
   }
 
-  // The kernel takes addresses and trusts the map's own sizes, and so does the addon: only this file calls it.
+  // The kernel takes addresses and trusts the map's own sizes, and so does the addon: only this
+  // file calls it.
   #checkSizes(key: Uint8Array, value?: Uint8Array): void {
     if (key.byteLength === this.keyBytes && (value === undefined || value.byteLength === this.valueBytes)) return;
     throw new UsageError(

@@ -1,4 +1,5 @@
-// BPF objects that are loaded into the kernel: their programs, maps and links, and the lifetime of all of them.
+// BPF objects that are loaded into the kernel: their programs, maps and links, and the lifetime of
+// all of them.
 
 import { constants } from 'node:os';
 import { MillraceError, UsageError } from '../errors.ts';
@@ -9,7 +10,9 @@ import { Fd } from './fd.ts';
 import { check } from './result.ts';
 
 export interface BpfLoadOptions {
-  /** For messages, and the prefix libbpf gives to the maps of global variables. At most 63 bytes. */
+  /**
+   * For messages, and the prefix libbpf gives to the maps of global variables. At most 63 bytes.
+   */
   readonly name: string;
   /** Which programs to load. Default: all. */
   readonly programs?: readonly string[];
@@ -28,10 +31,16 @@ export interface BpfAttachment extends Disposable {
   close(): void;
 }
 
-/** A link: closing it detaches the program. The kernel does so too when its last descriptor goes, however that happens. */
+/**
+ * A link: closing it detaches the program. The kernel does so too when its last descriptor goes,
+ * however that happens.
+ */
 export class BpfLink extends Fd implements BpfAttachment {}
 
-/** A program set on a map by kernels that have no links for that. It stays until closed or until the map is gone. */
+/**
+ * A program set on a map by kernels that have no links for that. It stays until closed or until the
+ * map is gone.
+ */
 class MapAttachment implements BpfAttachment {
   #detach: (() => void) | null;
 
@@ -54,11 +63,11 @@ class MapAttachment implements BpfAttachment {
 }
 
 /**
- * Programs and maps in the kernel. Load only what was built with this package: libbpf refuses what is no object or is
- * cut short, but it does not survive every object with damage inside.
+ * Programs and maps in the kernel. Load only what was built with this package: libbpf refuses what
+ * is no object or is cut short, but it does not survive every object with damage inside.
  *
- * The descriptors it gives out are its own: they are good until it closes, unless duplicated. Closing it closes what
- * was attached through it first.
+ * The descriptors it gives out are its own: they are good until it closes, unless duplicated.
+ * Closing it closes what was attached through it first.
  */
 export class BpfObject implements Disposable {
   readonly name: string;
@@ -114,7 +123,9 @@ export class BpfObject implements Disposable {
     return new BpfMap(check(addon.dup(this.mapFd(name)), 'dup', `map ${name}`));
   }
 
-  /** Attaches by a link to what the program's section says: `target` is a cgroup's descriptor, say. */
+  /**
+   * Attaches by a link to what the program's section says: `target` is a cgroup's descriptor, say.
+   */
   attach(program: string, target: number): BpfLink {
     const fd = this.programFd(program);
     const link = addon.bpfLinkCreate(fd, target, this.#attachType(program));
@@ -132,7 +143,10 @@ export class BpfObject implements Disposable {
     return this.#keep(new MapAttachment(() => addon.bpfProgDetach(programFd, mapFd, type)));
   }
 
-  /** Runs a `syscall` program here and now; it may change `context`. Returns what the program returns. */
+  /**
+   * Runs a `syscall` program here and now; it may change `context`. Returns what the program
+   * returns.
+   */
   run(program: string, context: Uint8Array = new Uint8Array(0)): number {
     return check(nameableErrno(addon.bpfProgRun(this.programFd(program), context)), 'bpf_prog_run', program);
   }

@@ -33,7 +33,10 @@ export class CopyList implements Disposable {
     rows[row + 6] = sizeBytes;
   }
 
-  /** Carries out what was added, in order. Throws at a range that is not inside its memory; the rest is forgotten. */
+  /**
+   * Carries out what was added, in order. Throws at a range that is not inside its memory; the rest
+   * is forgotten.
+   */
   run(): void {
     const count = this.#count;
     if (count === 0) return;

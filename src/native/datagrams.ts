@@ -1,5 +1,5 @@
-// Datagrams in batches over one socket. They live in a slab of mapped memory, together with the addresses they go to or
-// come from; rows say where.
+// Datagrams in batches over one socket. They live in a slab of mapped memory, together with the
+// addresses they go to or come from; rows say where.
 
 import { addon } from './addon.ts';
 import { SharedMemory } from './memory.ts';
@@ -46,7 +46,10 @@ export class SendList implements Disposable {
     return this.#count === this.#capacity;
   }
 
-  /** `segmentBytes`: the kernel cuts it into datagrams of this size, the last one shorter; 0 sends it as it is. */
+  /**
+   * `segmentBytes`: the kernel cuts it into datagrams of this size, the last one shorter; 0 sends
+   * it as it is.
+   */
   add(offset: number, length: number, segmentBytes: number, addressOffset: number, addressBytes: number): void {
     const rows = this.#rows;
     const row = this.#count++ * ROW_WORDS;
@@ -57,7 +60,10 @@ export class SendList implements Disposable {
     rows[row + sendWords.addressBytes] = addressBytes;
   }
 
-  /** Sends as many as the socket takes; false when some are left. Throws for the first one left; `skip` gives that up. */
+  /**
+   * Sends as many as the socket takes; false when some are left. Throws for the first one left;
+   * `skip` gives that up.
+   */
   send(socket: Socket): boolean {
     while (this.#sent < this.#count) {
       const count = Math.min(MAX_DATAGRAMS, this.#count - this.#sent);
@@ -93,7 +99,9 @@ export class ReceiveList implements Disposable {
   readonly #rows: Uint32Array;
   readonly #places: number;
 
-  /** Places of `placeBytes` each from `offset` on, then as many addresses of `addressRoom` bytes. */
+  /**
+   * Places of `placeBytes` each from `offset` on, then as many addresses of `addressRoom` bytes.
+   */
   constructor(slab: SharedMemory, offset: number, places: number, placeBytes: number, addressRoom: number) {
     this.#slab = slab;
     this.#places = places;
@@ -112,7 +120,10 @@ export class ReceiveList implements Disposable {
     return this.#places;
   }
 
-  /** How many datagrams have come, at most one a place. Asking for fewer is quicker where none are likely. */
+  /**
+   * How many datagrams have come, at most one a place. Asking for fewer is quicker where none are
+   * likely.
+   */
   receive(socket: Socket, places = this.#places): number {
     const count = checkAgain(
       addon.receiveDatagrams(socket.fd, this.#slab.id, this.#memory.id, 0, Math.min(places, this.#places)),

@@ -5,8 +5,9 @@ import { addon } from './addon.ts';
 import { AGAIN, check, checkAgain } from './result.ts';
 
 /**
- * A descriptor this thread owns. When the thread ends without closing it, also by `worker.terminate()`, the addon does.
- * Its number is good for `Poller.add` and for passing to another process; never keep it longer than this object.
+ * A descriptor this thread owns. When the thread ends without closing it, also by
+ * `worker.terminate()`, the addon does. Its number is good for `Poller.add` and for passing to
+ * another process; never keep it longer than this object.
  */
 export class Fd implements Disposable {
   #fd: number;
@@ -16,7 +17,10 @@ export class Fd implements Disposable {
     return new this(check(addon.adopt(fd), 'fcntl', `descriptor ${fd}`));
   }
 
-  /** A descriptor of its own of what another thread's descriptor stands for; that thread keeps its own. */
+  /**
+   * A descriptor of its own of what another thread's descriptor stands for; that thread keeps its
+   * own.
+   */
   static duplicateOf<T extends Fd>(this: new (fd: number) => T, fd: number): T {
     return new this(check(addon.dup(fd), 'dup', `descriptor ${fd}`));
   }
@@ -44,7 +48,10 @@ export class Fd implements Disposable {
     return new Fd(check(addon.dup(this.fd), 'dup'));
   }
 
-  /** Gives the descriptor away, to another thread that adopts it or to Node: this object is closed, the descriptor open. */
+  /**
+   * Gives the descriptor away, to another thread that adopts it or to Node: this object is closed,
+   * the descriptor open.
+   */
   release(): number {
     const fd = this.fd;
     check(addon.disown(fd), 'disown');
@@ -71,7 +78,9 @@ export class EventFd extends Fd {
     return new EventFd(check(addon.eventfd(0), 'eventfd'));
   }
 
-  /** Adds to the counter. A full counter (2^64-2) cannot happen: the waiter is awake long before. */
+  /**
+   * Adds to the counter. A full counter (2^64-2) cannot happen: the waiter is awake long before.
+   */
   signal(count = 1): void {
     check(addon.eventWrite(this.fd, count), 'write');
   }
@@ -101,7 +110,10 @@ export class TimerFd extends Fd {
   }
 }
 
-/** A process that cannot be mistaken for a later one with the same number. Readable once the process has ended. */
+/**
+ * A process that cannot be mistaken for a later one with the same number. Readable once the process
+ * has ended.
+ */
 export class PidFd extends Fd {
   static of(pid: number): PidFd {
     return new PidFd(check(addon.pidfdOpen(pid), 'pidfd_open', `process ${pid}`));

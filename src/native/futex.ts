@@ -1,4 +1,5 @@
-// Sleeping on a word of shared memory until another thread or process changes it. Blocks the calling thread.
+// Sleeping on a word of shared memory until another thread or process changes it. Blocks the
+// calling thread.
 
 import { constants } from 'node:os';
 import { addon } from './addon.ts';
@@ -10,8 +11,9 @@ export type FutexResult = 'woken' | 'changed' | 'timeout';
 const { EAGAIN, EINTR, ETIMEDOUT } = constants.errno;
 
 /**
- * Sleeps while the 32-bit word at `offset` is `expected`. The kernel compares under its own lock, so a waker that
- * stores first and wakes after is never missed. May return 'woken' without cause: load the word again.
+ * Sleeps while the 32-bit word at `offset` is `expected`. The kernel compares under its own lock,
+ * so a waker that stores first and wakes after is never missed. May return 'woken' without cause:
+ * load the word again.
  */
 export function futexWait(memory: SharedMemory, offset: number, expected: number, timeoutNs = -1): FutexResult {
   const result = addon.futexWait(memory.id, offset, expected, timeoutNs);

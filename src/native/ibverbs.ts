@@ -1,5 +1,5 @@
-// libibverbs as the addon offers it: calls by handle, and the layouts of what goes in and comes out. The ibverbs provider
-// makes objects of it.
+// libibverbs as the addon offers it: calls by handle, and the layouts of what goes in and comes
+// out. The ibverbs provider makes objects of it.
 
 import { addon } from './addon.ts';
 

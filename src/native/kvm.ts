@@ -1,4 +1,5 @@
-// Whether KVM really runs a guest: a tiny one is run, in a child process that cannot outlive its second.
+// Whether KVM really runs a guest: a tiny one is run, in a child process that cannot outlive its
+// second.
 
 import { constants } from 'node:fs';
 import { SystemError } from '../errors.ts';

@@ -18,7 +18,8 @@ async function produce(memory: SharedMemory, exited: Promise<unknown[]>): Promis
     return result[0];
   });
   for (let next = 0; next < TOTAL && !isOver; next++) {
-    // Pairs with the reader's storeRelease of TAIL. Every so often let the event loop see an early exit.
+    // Pairs with the reader's storeRelease of TAIL. Every so often let the event loop see an early
+    // exit.
     while (next - loadAcquire(words, TAIL) >= SLOTS && !isOver) await new Promise(setImmediate);
     const start = slotStart(next % SLOTS);
     for (let i = 0; i < SLOT_WORDS; i++) words[start + i] = pattern(next, i);

@@ -1,4 +1,5 @@
-// Shared memory: a memfd mapped as one ArrayBuffer, in as many threads and processes as hold its descriptor.
+// Shared memory: a memfd mapped as one ArrayBuffer, in as many threads and processes as hold its
+// descriptor.
 
 import { MillraceError, UsageError } from '../errors.ts';
 import { addon } from './addon.ts';
@@ -19,8 +20,9 @@ export interface CreateMemoryOptions {
   /** Seen in /proc/PID/maps. */
   readonly name?: string;
   /**
-   * 2 MiB pages; `sizeBytes` must be a multiple. Throws ENOMEM when the system has none free. `transparent`: asks for
-   * them, and is content with what comes (see /sys/kernel/mm/transparent_hugepage/shmem_enabled).
+   * 2 MiB pages; `sizeBytes` must be a multiple. Throws ENOMEM when the system has none free.
+   * `transparent`: asks for them, and is content with what comes (see
+   * /sys/kernel/mm/transparent_hugepage/shmem_enabled).
    */
   readonly hugePages?: boolean | 'transparent';
   /** Touch every page now rather than on first use. */
@@ -32,26 +34,31 @@ export interface OpenMemoryOptions {
   /** Default: all of it. */
   readonly sizeBytes?: number;
   readonly populate?: boolean;
-  /** For a descriptor that was opened so. Writing to the memory, from JavaScript too, then ends the process (SIGSEGV). */
+  /**
+   * For a descriptor that was opened so. Writing to the memory, from JavaScript too, then ends the
+   * process (SIGSEGV).
+   */
   readonly readOnly?: boolean;
   /**
-   * Map even what its other holders could shrink. A page that is taken away kills this process with SIGBUS, so this is
-   * only for memory of parties that could kill it anyway.
+   * Map even what its other holders could shrink. A page that is taken away kills this process with
+   * SIGBUS, so this is only for memory of parties that could kill it anyway.
    */
   readonly trusted?: boolean;
 }
 
-// A mapping whose SharedMemory was collected without close(): free its number. Views that live on keep the pages.
+// A mapping whose SharedMemory was collected without close(): free its number. Views that live on
+// keep the pages.
 const forgotten = new FinalizationRegistry<number>((id) => addon.forgetMapping(id));
 
 /**
  * A mapping and the descriptor behind it.
  *
- * `buffer` is the whole of it; make what views you like. `close()` detaches the buffer, so that every view made from it
- * has length 0 from then on, and unmaps. Other threads and processes that mapped the same descriptor keep theirs.
+ * `buffer` is the whole of it; make what views you like. `close()` detaches the buffer, so that
+ * every view made from it has length 0 from then on, and unmaps. Other threads and processes that
+ * mapped the same descriptor keep theirs.
  *
- * The buffer is an ordinary ArrayBuffer, because a SharedArrayBuffer cannot be detached. `Atomics` work on it all the
- * same (see atomics.ts).
+ * The buffer is an ordinary ArrayBuffer, because a SharedArrayBuffer cannot be detached. `Atomics`
+ * work on it all the same (see atomics.ts).
  */
 export class SharedMemory implements Disposable {
   readonly buffer: ArrayBuffer;
@@ -121,8 +128,9 @@ export class SharedMemory implements Disposable {
   }
 
   /**
-   * Moves what is there into huge pages, for all who have mapped it, whatever shmem_enabled says (not `deny`). Takes about a
-   * millisecond for each. Only whole ones within the range. False where some could not be: nothing is lost by it.
+   * Moves what is there into huge pages, for all who have mapped it, whatever shmem_enabled says
+   * (not `deny`). Takes about a millisecond for each. Only whole ones within the range. False where
+   * some could not be: nothing is lost by it.
    */
   useHugePages(offset: number, sizeBytes: number): boolean {
     const start = Math.ceil(offset / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES;
@@ -158,7 +166,10 @@ export class SharedMemory implements Disposable {
   }
 }
 
-/** Up to here a loop is faster than the way into C and back: 64 bytes take 28 to 39 ns instead of 66, 128 about the same, 256 longer. */
+/**
+ * Up to here a loop is faster than the way into C and back: 64 bytes take 28 to 39 ns instead of
+ * 66, 128 about the same, 256 longer.
+ */
 const SMALL_COPY_BYTES = 128;
 
 /** Copies between mappings, or within one; the ranges may overlap. Allocates nothing. */

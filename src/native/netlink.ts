@@ -21,7 +21,10 @@ const ANSWER_BYTES = 32_768;
 
 /** <linux/if_link.h> */
 const linkNumbers = {
-  /** The largest packet that TCP hands to the device, of IPv6; and of IPv4, where the kernel tells the two apart (6.3). */
+  /**
+   * The largest packet that TCP hands to the device, of IPv6; and of IPv4, where the kernel tells
+   * the two apart (6.3).
+   */
   gsoMaxSize: 41,
   gsoIpv4MaxSize: 63,
 } as const;

@@ -23,7 +23,9 @@ function slabOf(local: Address, remote: Address, sizeBytes = 65_536): SharedMemo
   return slab;
 }
 
-/** The headers before a packet as annex A17 of the InfiniBand specification has the ICRC see them. */
+/**
+ * The headers before a packet as annex A17 of the InfiniBand specification has the ICRC see them.
+ */
 function pseudoHeaders(family: Family, udpBytes: number, identification: number): Buffer {
   const [from, to] = routes[family].map(encodeAddress);
   const header = Buffer.alloc(family === 'ipv4' ? 36 : 56, 0xff);

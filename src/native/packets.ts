@@ -1,4 +1,5 @@
-// RoCEv2 packets in batches: payload, padding and invariant CRC added to those that go, and checked in those that came.
+// RoCEv2 packets in batches: payload, padding and invariant CRC added to those that go, and checked
+// in those that came.
 
 import { addon } from './addon.ts';
 import { SharedMemory } from './memory.ts';

@@ -1,4 +1,5 @@
-// The memory of a Vortex window, and the native thread that serves its page faults (native/pager-thread.c).
+// The memory of a Vortex window, and the native thread that serves its page faults
+// (native/pager-thread.c).
 
 import { UnsupportedError, UsageError } from '../errors.ts';
 import { addon, type PagerHandle } from './addon.ts';
@@ -17,7 +18,10 @@ export interface PagerOptions {
   /** The doorbells of this end and of the other end. */
   readonly ownEvent: number;
   readonly otherEvent: number;
-  /** An eventfd for the thread that owns the window: signalled once when everything is through, and once on failure. */
+  /**
+   * An eventfd for the thread that owns the window: signalled once when everything is through, and
+   * once on failure.
+   */
   readonly doorbell: number;
   /** A socket that hangs up when the other end has gone. */
   readonly lifelineFd?: number | undefined;
@@ -45,10 +49,16 @@ export interface PagerCounters {
   readonly waits: number;
 }
 
-/** Once closed, every view of `buffer` has length 0. A thread that ends without closing it fails the stream. */
+/**
+ * Once closed, every view of `buffer` has length 0. A thread that ends without closing it fails the
+ * stream.
+ */
 export class Pager implements Disposable {
   readonly buffer: ArrayBuffer;
-  /** Whether system calls may read and write the window; otherwise they answer EFAULT for what is not there yet. */
+  /**
+   * Whether system calls may read and write the window; otherwise they answer EFAULT for what is
+   * not there yet.
+   */
   readonly servesSystemCalls: boolean;
   #handle: PagerHandle | undefined;
   #lastCounters: PagerCounters | undefined;
@@ -88,7 +98,10 @@ export class Pager implements Disposable {
     this.servesSystemCalls = servesSystemCalls;
   }
 
-  /** The program has touched the window for the last time: all blocks below `end` are given away as soon as they can be. */
+  /**
+   * The program has touched the window for the last time: all blocks below `end` are given away as
+   * soon as they can be.
+   */
   finish(end: number): void {
     if (this.#handle === undefined) throw new UsageError('finish a window that is closed');
     addon.pagerFinish(this.#handle, end);
@@ -126,7 +139,10 @@ function userfaultOrReason(): ReturnType<typeof createBestUserfault> {
   }
 }
 
-/** Fails the windows of a thread that is about to be terminated, so that it does not wait in a page fault for ever. */
+/**
+ * Fails the windows of a thread that is about to be terminated, so that it does not wait in a page
+ * fault for ever.
+ */
 export function failPagersOf(threadId: number, code: number): number {
   return addon.pagersFail(threadId, code);
 }

@@ -1,4 +1,5 @@
-// epoll for lanes: one call fills a batch, which is read by index from a typed array. Nothing is allocated per event.
+// epoll for lanes: one call fills a batch, which is read by index from a typed array. Nothing is
+// allocated per event.
 
 import { constants } from 'node:os';
 import { UsageError } from '../errors.ts';
@@ -25,8 +26,8 @@ const EPOLL_CTL_DEL = 2;
 const EPOLL_CTL_MOD = 3;
 const { EINTR } = constants.errno;
 
-// struct epoll_event in 32-bit words: events, then the token in the low half of `data`. Packed on x86-64 (3 words),
-// padded elsewhere (4), where `data` starts at word 2.
+// struct epoll_event in 32-bit words: events, then the token in the low half of `data`. Packed on
+// x86-64 (3 words), padded elsewhere (4), where `data` starts at word 2.
 const wordsPerEvent = addon.epollEventBytes / 4;
 const tokenWord = wordsPerEvent === 3 ? 1 : 2;
 
@@ -66,12 +67,18 @@ export class Poller implements Disposable {
     check(addon.epollCtl(this.#epoll.fd, EPOLL_CTL_MOD, fd, events, token), 'epoll_ctl', `change descriptor ${fd}`);
   }
 
-  /** Before closing: a closed descriptor leaves by itself only when it was the last one of its kernel object. */
+  /**
+   * Before closing: a closed descriptor leaves by itself only when it was the last one of its
+   * kernel object.
+   */
   remove(fd: number): void {
     check(addon.epollCtl(this.#epoll.fd, EPOLL_CTL_DEL, fd, 0, 0), 'epoll_ctl', `remove descriptor ${fd}`);
   }
 
-  /** Blocks this thread until something is ready; returns how many events the batch holds. Negative: for ever. */
+  /**
+   * Blocks this thread until something is ready; returns how many events the batch holds. Negative:
+   * for ever.
+   */
   wait(timeoutNs: number): number {
     const count = addon.epollWait(this.#epoll.fd, this.#memory.id, this.capacity, timeoutNs);
     if (count === -EINTR) return 0;

@@ -1,4 +1,5 @@
-// A list of ranges of mapped memory for one gathered send or scattered receive: rows in memory, filled by index.
+// A list of ranges of mapped memory for one gathered send or scattered receive: rows in memory,
+// filled by index.
 
 import { UsageError } from '../errors.ts';
 import { SharedMemory } from './memory.ts';
@@ -6,7 +7,8 @@ import { SharedMemory } from './memory.ts';
 /** As in native/socket.c. */
 export const MAX_RANGES = 256;
 
-// A row is three doubles: number of the mapping, offset, length. Doubles hold any offset a mapping can have.
+// A row is three doubles: number of the mapping, offset, length. Doubles hold any offset a mapping
+// can have.
 const ROW_WORDS = 3;
 
 export class RangeList implements Disposable {

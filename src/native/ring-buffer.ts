@@ -1,7 +1,8 @@
 // The consuming end of a BPF ring buffer: what programs in the kernel tell, record by record.
 //
-// Its layout is the kernel's: a page with the consumer's position, a page with the producer's, then the data, which is
-// mapped twice in a row so that no record is ever in two pieces. Positions only grow; the ring's size is a power of two.
+// Its layout is the kernel's: a page with the consumer's position, a page with the producer's, then
+// the data, which is mapped twice in a row so that no record is ever in two pieces. Positions only
+// grow; the ring's size is a power of two.
 
 import { addon } from './addon.ts';
 import { loadAcquire } from './atomics.ts';
@@ -47,13 +48,17 @@ export class RingBuffer implements Disposable {
     return this.#file.fd;
   }
 
-  /** Calls `take` with each record there is; its bytes are good during the call. Returns how many there were. */
+  /**
+   * Calls `take` with each record there is; its bytes are good during the call. Returns how many
+   * there were.
+   */
   consume(take: (bytes: Uint8Array, offset: number, length: number) => void): number {
     let count = 0;
     // Partner: the kernel's release of the producer's position, after it has written the header.
     while (this.#at !== loadAcquire(this.#end, 0) >>> 0) {
       const start = this.#at & this.#mask;
-      // Partner: the kernel's exchange of the header when a record is submitted: then the record is complete.
+      // Partner: the kernel's exchange of the header when a record is submitted: then the record is
+      // complete.
       const header = loadAcquire(this.#words, start >>> 2) >>> 0;
       if ((header & BUSY) !== 0) break;
       const length = header & ~(BUSY | DISCARDED);
@@ -66,7 +71,10 @@ export class RingBuffer implements Disposable {
     return count;
   }
 
-  /** One atomic addition, because the position has 64 bits: the kernel must never see half of one. Partner: the kernel's acquire of it, before it reuses the space. */
+  /**
+   * One atomic addition, because the position has 64 bits: the kernel must never see half of one.
+   * Partner: the kernel's acquire of it, before it reuses the space.
+   */
   #advance(bytes: number): void {
     this.#at = (this.#at + bytes) >>> 0;
     addon.fetchAdd64(this.#consumer.id, 0, bytes, 0);

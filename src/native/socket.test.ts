@@ -76,7 +76,8 @@ describe('sockets', () => {
     listener.bind(ip('127.0.0.1', 0));
     listener.listen();
     const { localAddress } = listener;
-    // On one host the server has answered before the first call returns, but for a kernel that is very busy.
+    // On one host the server has answered before the first call returns, but for a kernel that is
+    // very busy.
     const ask = (client: Socket): boolean => {
       assert.equal(client.connect(localAddress), false);
       const endMs = performance.now() + 5000;

@@ -1,4 +1,5 @@
-// Non-blocking sockets on raw descriptors whose data lives in mapped memory. For lanes; Node's net is for the rest.
+// Non-blocking sockets on raw descriptors whose data lives in mapped memory. For lanes; Node's net
+// is for the rest.
 
 import { constants } from 'node:os';
 import { addon } from './addon.ts';
@@ -26,7 +27,10 @@ const FIONREAD = 0x541b;
 const SIOCOUTQ = 0x5411;
 const { EALREADY, ECONNRESET, EINPROGRESS } = constants.errno;
 
-/** <asm-generic/socket.h>, <netinet/tcp.h>, <linux/in.h>, <linux/udp.h>: [level, option] of those that are a number. */
+/**
+ * <asm-generic/socket.h>, <netinet/tcp.h>, <linux/in.h>, <linux/udp.h>: [level, option] of those
+ * that are a number.
+ */
 const socketOptions = {
   reuseAddress: [1, 2],
   error: [1, 4],
@@ -62,8 +66,9 @@ const numberBytes = new Uint8Array(number.buffer);
 const address = new Uint8Array(ADDRESS_BYTES);
 
 /**
- * All calls return at once. `receive`, `send` and their kin return a count of bytes, or `AGAIN` when they would block;
- * a receive of 0 from a stream is its end. They allocate nothing. Failures throw a SystemError.
+ * All calls return at once. `receive`, `send` and their kin return a count of bytes, or `AGAIN`
+ * when they would block; a receive of 0 from a stream is its end. They allocate nothing. Failures
+ * throw a SystemError.
  */
 export class Socket extends Fd {
   static stream(family: Family): Socket {
@@ -105,8 +110,9 @@ export class Socket extends Fd {
   }
 
   /**
-   * True when connected already; false when under way: wait for `out`, then `finishConnect`, or ask again. The first call
-   * says that it is under way even where the server has answered meanwhile, as one on the same host has.
+   * True when connected already; false when under way: wait for `out`, then `finishConnect`, or ask
+   * again. The first call says that it is under way even where the server has answered meanwhile,
+   * as one on the same host has.
    */
   connect(address: Address): boolean {
     const result = addon.connect(this.fd, encodeOnce(address));
@@ -116,8 +122,9 @@ export class Socket extends Fd {
   }
 
   /**
-   * Throws what became of a connect that was under way. False when the server took the call and has reset it since: what
-   * it sent before can still be received, and its reset looks like an end from now on.
+   * Throws what became of a connect that was under way. False when the server took the call and has
+   * reset it since: what it sent before can still be received, and its reset looks like an end from
+   * now on.
    */
   finishConnect(): boolean {
     const errno = this.getNumber(ERROR[0], ERROR[1]);

@@ -25,13 +25,19 @@ export function threadId(): number {
 
 const scratch = addon.scratch;
 
-/** The monotonic clock in ns: the same for all processes of the machine, and without a BigInt. Allocates nothing. */
+/**
+ * The monotonic clock in ns: the same for all processes of the machine, and without a BigInt.
+ * Allocates nothing.
+ */
 export function monotonicNs(): number {
   addon.clock();
   return scratch[0];
 }
 
-/** Lets run who waits for the processor of the calling thread; how long it was away, in ns. Allocates nothing. */
+/**
+ * Lets run who waits for the processor of the calling thread; how long it was away, in ns.
+ * Allocates nothing.
+ */
 export function yieldProcessor(): number {
   addon.yieldProcessor();
   return scratch[0];

@@ -8,7 +8,10 @@ import { check } from './result.ts';
 
 const UFFD_USER_MODE_ONLY = 1;
 
-/** Bits of uffdio_api.features; see userfaultfd(2). Faults on missing anonymous pages are always served. */
+/**
+ * Bits of uffdio_api.features; see userfaultfd(2). Faults on missing anonymous pages are always
+ * served.
+ */
 const featureBits = {
   writeProtect: 1 << 0,
   missingHugetlb: 1 << 4,
@@ -49,7 +52,10 @@ export class UserfaultFd extends Fd {
 
 const userfaultFeatures = Object.keys(featureBits) as readonly UserfaultFeature[];
 
-/** The best userfaultfd this user may have, with how it was made; throws the last refusal when there is none. */
+/**
+ * The best userfaultfd this user may have, with how it was made; throws the last refusal when there
+ * is none.
+ */
 export function createBestUserfault(): { readonly fd: UserfaultFd; readonly options: UserfaultOptions } {
   let refusal: unknown;
   for (const faults of ['all', 'user-mode'] as const) {

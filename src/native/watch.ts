@@ -7,7 +7,10 @@ import { checkValue } from './result.ts';
 export class FdWatch implements Disposable {
   #handle: WatchHandle | undefined;
 
-  /** Calls back whenever the descriptor is readable: read it, or it calls again at once. Close the watch before the descriptor. */
+  /**
+   * Calls back whenever the descriptor is readable: read it, or it calls again at once. Close the
+   * watch before the descriptor.
+   */
   static start(fd: number, onReadable: () => void): FdWatch {
     return new FdWatch(checkValue(addon.watchStart(fd, onReadable), 'uv_poll_start', `descriptor ${fd}`));
   }

@@ -5,8 +5,8 @@ import { type Addon, addon } from './addon.ts';
 import { SharedMemory } from './memory.ts';
 import { Socket } from './socket.ts';
 
-// What a program can hand to the addon by mistake. No number here is an open descriptor of the process, so that the
-// calls which get through their checks end in EBADF.
+// What a program can hand to the addon by mistake. No number here is an open descriptor of the
+// process, so that the calls which get through their checks end in EBADF.
 const junk: readonly unknown[] = [
   undefined,
   null,

@@ -1,4 +1,5 @@
-// Bandwidth: the client keeps every send queue full; the server of a send test keeps receives posted.
+// Bandwidth: the client keeps every send queue full; the server of a send test keeps receives
+// posted.
 
 import { MillraceError } from '../errors.ts';
 import { monotonicNs } from '../native/index.ts';
@@ -138,7 +139,9 @@ export async function measureBandwidth(setup: PerfSetup, pace: Pace): Promise<Ba
   return sender.figures();
 }
 
-/** Sends one request on each queue pair, unmeasured: the first resolves addresses and maps memory. */
+/**
+ * Sends one request on each queue pair, unmeasured: the first resolves addresses and maps memory.
+ */
 async function warmUp(setup: PerfSetup, pace: Pace): Promise<void> {
   const { cq, completions, qps } = setup;
   for (const [index, qp] of qps.entries()) {

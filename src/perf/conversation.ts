@@ -1,4 +1,5 @@
-// The TCP connection beside the queue pairs: client and server exchange parameters on it, and see when the peer is gone.
+// The TCP connection beside the queue pairs: client and server exchange parameters on it, and see
+// when the peer is gone.
 
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';

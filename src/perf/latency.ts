@@ -6,12 +6,17 @@ import type { Pace } from './pace.ts';
 import { ReceiveRefill, requestRows } from './rows.ts';
 import type { PerfSetup } from './setup.ts';
 
-/** What shows that the answer has arrived: the last byte of the target memory, a receive, or the completion of the request. */
+/**
+ * What shows that the answer has arrived: the last byte of the target memory, a receive, or the
+ * completion of the request.
+ */
 type Answer = 'memory' | 'receive' | 'completion';
 
 const maxSamples = 1 << 22;
 const warmUps = 1000;
-/** Loads of the memory between two polls. Soft devices are driven: they move bytes inside of poll. */
+/**
+ * Loads of the memory between two polls. Soft devices are driven: they move bytes inside of poll.
+ */
 const loadsPerPoll = 64;
 const pollsPerCheck = 64;
 const tripsPerCheck = 64;
@@ -60,7 +65,10 @@ export class RoundTrips implements Disposable {
     this.#samples = new Float64Array(Math.min(samples, maxSamples));
   }
 
-  /** The client: sends, waits and records how long it took. True when done, false when a pause is due. */
+  /**
+   * The client: sends, waits and records how long it took. True when done, false when a pause is
+   * due.
+   */
   ask(trips: number, untilNs: number, isMeasured: boolean): boolean {
     // A pause without a message in flight is no latency.
     if (!this.#isWaiting) this.#startNs = monotonicNs();

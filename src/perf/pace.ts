@@ -1,17 +1,24 @@
-// Lets a loop that spins give Node's event loop a turn now and then, and ends it when nothing moves any more.
+// Lets a loop that spins give Node's event loop a turn now and then, and ends it when nothing moves
+// any more.
 
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { MillraceError } from '../errors.ts';
 import { monotonicNs } from '../native/index.ts';
 
-/** A loop that moves something pauses at this interval, to see signals and the end of the peer's connection. */
+/**
+ * A loop that moves something pauses at this interval, to see signals and the end of the peer's
+ * connection.
+ */
 const busyNs = 100e6;
-/** A loop that waits pauses sooner and sleeps for 1 ms, because the peer may need this very processor. */
+/**
+ * A loop that waits pauses sooner and sleeps for 1 ms, because the peer may need this very
+ * processor.
+ */
 const idleNs = 2e6;
 const idleMs = 1;
 /**
- * With coarse timers a nap takes much longer than asked for. A loop that spins for less than the peer naps would nap in
- * turn with it for ever, so it spins for this many naps.
+ * With coarse timers a nap takes much longer than asked for. A loop that spins for less than the
+ * peer naps would nap in turn with it for ever, so it spins for this many naps.
  */
 const napsToSpin = 4;
 const longestIdleNs = 20e6;
@@ -30,7 +37,10 @@ export class Pace {
     this.#check = check;
   }
 
-  /** Whether it is time for `pause`. `moves` is any count that grows while things move. Cheap enough for every 100th turn. */
+  /**
+   * Whether it is time for `pause`. `moves` is any count that grows while things move. Cheap enough
+   * for every 100th turn.
+   */
   isDue(moves: number): boolean {
     const nowNs = monotonicNs();
     if (moves !== this.#moves) {

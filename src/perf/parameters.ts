@@ -1,4 +1,5 @@
-// What a perf run measures: the tests there are, and the parameters that the client tells the server.
+// What a perf run measures: the tests there are, and the parameters that the client tells the
+// server.
 
 import { MillraceError, UsageError } from '../errors.ts';
 

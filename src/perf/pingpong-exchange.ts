@@ -1,5 +1,5 @@
-// The exchange of ibv_rc_pingpong over TCP: the client sends its address, the server answers with its own, the client sends
-// "done". Addresses are text of a fixed length, ended by a NUL.
+// The exchange of ibv_rc_pingpong over TCP: the client sends its address, the server answers with
+// its own, the client sends "done". Addresses are text of a fixed length, ended by a NUL.
 
 import type { Duplex } from 'node:stream';
 import { MillraceError } from '../errors.ts';
@@ -41,7 +41,10 @@ export function decodeAddress(bytes: Buffer): PingpongAddress {
   };
 }
 
-/** Calls `connect` with the peer's address; on the server before it answers, so that the client may send at once. */
+/**
+ * Calls `connect` with the peer's address; on the server before it answers, so that the client may
+ * send at once.
+ */
 export async function exchange(
   socket: Duplex,
   role: 'client' | 'server',

@@ -1,4 +1,5 @@
-// SENDs back and forth as ibv_rc_pingpong does, with its exchange and its figures, so that either side may be the original.
+// SENDs back and forth as ibv_rc_pingpong does, with its exchange and its figures, so that either
+// side may be the original.
 
 import { once } from 'node:events';
 import { MillraceError, UsageError } from '../errors.ts';
@@ -59,7 +60,10 @@ const pageBytes = 4096;
 const blank = 0x7b;
 const marked = 0;
 const turnsPerCheck = 64;
-/** How long to wait for the peer to close its connection; the original closes it right after the exchange. */
+/**
+ * How long to wait for the peer to close its connection; the original closes it right after the
+ * exchange.
+ */
 const goodbyeMs = 2000;
 
 const limits: Readonly<Record<'sizeBytes' | 'iterations' | 'rxDepth', readonly [min: number, max: number]>> = {
@@ -235,7 +239,10 @@ class PingpongEnd implements Disposable {
   }
 }
 
-/** The device must stay until the peer has closed its connection too: it may still have to acknowledge the last SEND. */
+/**
+ * The device must stay until the peer has closed its connection too: it may still have to
+ * acknowledge the last SEND.
+ */
 async function goodbye({ socket }: Conversation): Promise<void> {
   socket.end();
   if (socket.readableEnded || socket.destroyed) return;

@@ -10,7 +10,10 @@ export interface PerfDocument {
   readonly role: 'client' | 'server';
   readonly device: string;
   readonly parameters: PerfParameters;
-  /** Client: operations that were measured. Server: messages that it received, if its test receives any. */
+  /**
+   * Client: operations that were measured. Server: messages that it received, if its test receives
+   * any.
+   */
   readonly iterations: number;
   readonly bandwidth?: {
     readonly averageMiBPerS: number;

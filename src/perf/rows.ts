@@ -1,9 +1,13 @@
-// Prefilled batches: a perf loop posts the same rows again and again. The id of a signalled row is the number of its batch's rows.
+// Prefilled batches: a perf loop posts the same rows again and again. The id of a signalled row is
+// the number of its batch's rows.
 
 import { type Qp, ReceiveBatch, SendBatch, sendFlags } from '../providers/index.ts';
 import { type PerfSetup, receiveDepth } from './setup.ts';
 
-/** `count` requests of the test for queue pair `index`; only the last one is signalled, if `isSignaled`. */
+/**
+ * `count` requests of the test for queue pair `index`; only the last one is signalled, if
+ * `isSignaled`.
+ */
 export function requestRows(setup: PerfSetup, index: number, count: number, isSignaled = true): SendBatch {
   const batch = new SendBatch({ capacity: count, maxSge: 1 });
   const { sizeBytes, test } = setup.parameters;

@@ -81,7 +81,10 @@ function checkAccepted(answer: unknown): void {
   throw new MillraceError('MILLRACE_ERR_FAILED', `perf: the server refused: ${shown}`);
 }
 
-/** Resolves when the client tells that it is done, to the number of messages that were received here. */
+/**
+ * Resolves when the client tells that it is done, to the number of messages that were received
+ * here.
+ */
 async function serve(setup: PerfSetup, conversation: Conversation): Promise<number> {
   let isOver = false;
   const over = conversation.hearEventually().then((said) => {

@@ -1,4 +1,5 @@
-// The setup of one side of a perf run: device, memory, connected queue pairs, and the peer's endpoints.
+// The setup of one side of a perf run: device, memory, connected queue pairs, and the peer's
+// endpoints.
 
 import {
   access,

@@ -5,7 +5,8 @@ import { ibverbsProvider } from './ibverbs/index.ts';
 import { remoteProvider } from './remote/index.ts';
 import { softProvider } from './soft/index.ts';
 
-// Registered first, so that in a guest `soft-shm` is the backend's. Without MILLRACE_BACKEND it has no devices.
+// Registered first, so that in a guest `soft-shm` is the backend's. Without MILLRACE_BACKEND it has
+// no devices.
 registerProvider(remoteProvider());
 registerProvider(softProvider);
 registerProvider(ibverbsProvider);

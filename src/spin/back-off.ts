@@ -1,9 +1,13 @@
-// A back-off: a time in which a spin policy does not spin, because others need the processor. Longer each time, up to a limit.
+// A back-off: a time in which a spin policy does not spin, because others need the processor.
+// Longer each time, up to a limit.
 
 export interface BackOffTuning {
   readonly firstNs: number;
   readonly longestNs: number;
-  /** A back-off that begins so long after the end of the last one is a first one again. Default: the length of the last one. */
+  /**
+   * A back-off that begins so long after the end of the last one is a first one again. Default: the
+   * length of the last one.
+   */
   readonly forgetNs?: number;
 }
 

@@ -1,11 +1,14 @@
-// Misses in a row: the backend is checked at times, and naps are taken only where waits are long or others take the processor.
+// Misses in a row: the backend is checked at times, and naps are taken only where waits are long or
+// others take the processor.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { type PollAdvice, PollPolicy } from './poll-policy.ts';
 import { tunings } from './tunings.ts';
 
-/** Misses a number of times, on a clock that takes so many ns for each. Returns what was advised. */
+/**
+ * Misses a number of times, on a clock that takes so many ns for each. Returns what was advised.
+ */
 function poll(policy: PollPolicy, clock: { nowNs: number }, times: number, eachNs: number): PollAdvice[] {
   return Array.from({ length: times }, () => {
     clock.nowNs += eachNs;

@@ -1,8 +1,10 @@
-// Decides how a thread polls that may not sleep until it is woken, because its program has more to do than wait for this: at full speed
-// while it has its processor to itself and waits are short, with naps otherwise.
+// Decides how a thread polls that may not sleep until it is woken, because its program has more to
+// do than wait for this: at full speed while it has its processor to itself and waits are short,
+// with naps otherwise.
 //
-// Whoever polls a device of its own does the device's work. Whoever polls a remote one waits for the backend's thread, and on a machine
-// with more to do than it has processors, polling at full speed keeps that very thread from running.
+// Whoever polls a device of its own does the device's work. Whoever polls a remote one waits for
+// the backend's thread, and on a machine with more to do than it has processors, polling at full
+// speed keeps that very thread from running.
 
 import { BackOff, type BackOffTuning } from './back-off.ts';
 
@@ -10,21 +12,33 @@ export interface PollTuning {
   /** After so many misses a wait is a long one: each poll pauses so many times more. */
   readonly manyMisses: number;
   readonly morePauses: number;
-  /** After so many misses the clock is read, and after so many the other side is checked; the second is a multiple of the first. */
+  /**
+   * After so many misses the clock is read, and after so many the other side is checked; the second
+   * is a multiple of the first.
+   */
   readonly missesPerClock: number;
   readonly missesPerCheck: number;
-  /** The misses between two readings of the clock take less than this in a thread that does nothing else. */
+  /**
+   * The misses between two readings of the clock take less than this in a thread that does nothing
+   * else.
+   */
   readonly tightNs: number;
   /** If they take longer than this in such a thread, it was interrupted. */
   readonly interruptionNs: number;
-  /** Interruptions that take more than this share of so long a time begin a back-off, in which the thread naps. */
+  /**
+   * Interruptions that take more than this share of so long a time begin a back-off, in which the
+   * thread naps.
+   */
   readonly interruptedShare: number;
   readonly windowNs: number;
   readonly backOff: BackOffTuning;
   /** No longer, because the program may have other things to poll. */
   readonly maxNapNs: number;
   readonly minNapNs: number;
-  /** Where waits take longer than this, so much of each is slept through: being woken takes no time from such a wait. */
+  /**
+   * Where waits take longer than this, so much of each is slept through: being woken takes no time
+   * from such a wait.
+   */
   readonly longWaitNs: number;
   readonly napShare: number;
 }
@@ -32,7 +46,10 @@ export interface PollTuning {
 /** What to do after a miss: poll again, check that the other side is alive first, or nap first. */
 export type PollAdvice = 'spin' | 'check' | 'nap';
 
-/** One for all queues that a thread polls: as long as it finds something in one of them, it is not waiting. */
+/**
+ * One for all queues that a thread polls: as long as it finds something in one of them, it is not
+ * waiting.
+ */
 export class PollPolicy {
   readonly #tuning: PollTuning;
   readonly #backOff: BackOff;
@@ -67,7 +84,10 @@ export class PollPolicy {
     this.#waitingSinceNs = 0;
   }
 
-  /** A poll found nothing. Pauses, so that a processor that shares the core with this one has it meanwhile. */
+  /**
+   * A poll found nothing. Pauses, so that a processor that shares the core with this one has it
+   * meanwhile.
+   */
   miss(): PollAdvice {
     const { manyMisses, morePauses, missesPerClock, missesPerCheck, longWaitNs, napShare, minNapNs, maxNapNs } =
       this.#tuning;

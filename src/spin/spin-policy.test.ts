@@ -1,4 +1,5 @@
-// How long to spin: as long as it paid off lately, and not at all while somebody else needs the processor.
+// How long to spin: as long as it paid off lately, and not at all while somebody else needs the
+// processor.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -10,7 +11,10 @@ import { tunings } from './tunings.ts';
 const WAKE_NS = 50_000;
 const STEP_NS = 100;
 
-/** One wait of so many ns, spun every 100 ns: for how long it spins. A thread that sleeps is woken later. */
+/**
+ * One wait of so many ns, spun every 100 ns: for how long it spins. A thread that sleeps is woken
+ * later.
+ */
 function spunNs(policy: SpinPolicy, atNs: number, waitNs: number): number {
   let nowNs = atNs;
   while (nowNs < atNs + waitNs && policy.maySpin(nowNs)) nowNs += STEP_NS;

@@ -1,8 +1,10 @@
-// Decides whether a thread that waits for work spins or sleeps next, learnt from how long waits took lately.
+// Decides whether a thread that waits for work spins or sleeps next, learnt from how long waits
+// took lately.
 //
-// Being woken costs tens of microseconds, more in a virtual machine whose processor has stopped, and spinning costs a processor. So a
-// thread spins where its work comes soon, for about as long as that takes. It stops where spinning takes the processor from those it
-// waits for: after interruptions it backs off for a time, and after spin misses it sleeps through the next waits.
+// Being woken costs tens of microseconds, more in a virtual machine whose processor has stopped,
+// and spinning costs a processor. So a thread spins where its work comes soon, for about as long as
+// that takes. It stops where spinning takes the processor from those it waits for: after
+// interruptions it backs off for a time, and after spin misses it sleeps through the next waits.
 
 import { BackOff, type BackOffTuning } from './back-off.ts';
 
@@ -21,15 +23,24 @@ export interface SpinTuning {
   readonly spareNs: number;
   /** and no longer than this. */
   readonly maxSpinNs: number;
-  /** An interruption: two spins are so far apart that somebody else had the processor. It begins a back-off. */
+  /**
+   * An interruption: two spins are so far apart that somebody else had the processor. It begins a
+   * back-off.
+   */
   readonly interruptionNs: number;
-  /** A yield that takes so long was to a task that does not sleep; so many of them in a row begin a back-off. */
+  /**
+   * A yield that takes so long was to a task that does not sleep; so many of them in a row begin a
+   * back-off.
+   */
   readonly longYieldNs: number;
   readonly longYields: number;
   readonly backOff: BackOffTuning;
   /** In a back-off only waits shorter than this are spun through. */
   readonly backOffSpinNs: number;
-  /** From two spin misses in a row on, up to this many, n misses make the next 2^n waits be slept through. */
+  /**
+   * From two spin misses in a row on, up to this many, n misses make the next 2^n waits be slept
+   * through.
+   */
   readonly maxMisses: number;
 }
 
@@ -51,7 +62,10 @@ export class SpinPolicy {
   /** Waits that are still to be slept through. */
   #sleepWaits = 0;
 
-  /** `spinNs`: how long each wait is spun through; without it, that is learnt. 0 never spins, and Infinity never sleeps. */
+  /**
+   * `spinNs`: how long each wait is spun through; without it, that is learnt. 0 never spins, and
+   * Infinity never sleeps.
+   */
   constructor(tuning: SpinTuning, spinNs?: number) {
     this.#tuning = tuning;
     this.#backOff = new BackOff(tuning.backOff);

@@ -1,4 +1,5 @@
-// The tunings of all who spin, side by side. The numbers were measured where each of them works; see ARCHITECTURE.md.
+// The tunings of all who spin, side by side. The numbers were measured where each of them works;
+// see ARCHITECTURE.md.
 
 import type { PollTuning } from './poll-policy.ts';
 import type { SpinTuning } from './spin-policy.ts';
@@ -25,9 +26,10 @@ const remoting: SpinTuning = {
 };
 
 /**
- * A lane waits for programs that may need its processor, so it yields between two spins: a program that waits for the processor runs at
- * once, and the lane then finds all that it did together. Yielding to a task that never sleeps costs milliseconds, so after three such
- * yields in a row the lane sleeps for a time instead; a single one may have been the hypervisor.
+ * A lane waits for programs that may need its processor, so it yields between two spins: a program
+ * that waits for the processor runs at once, and the lane then finds all that it did together.
+ * Yielding to a task that never sleeps costs milliseconds, so after three such yields in a row the
+ * lane sleeps for a time instead; a single one may have been the hypervisor.
  */
 const lane: SpinTuning = {
   assumedWaitNs: 2 * MS,
@@ -70,7 +72,10 @@ interface OwnEpollTuning {
   readonly sliceNs: number;
 }
 
-/** Engines of streams move whole blocks: going through Node's event loop costs some 10 us for every event. */
+/**
+ * Engines of streams move whole blocks: going through Node's event loop costs some 10 us for every
+ * event.
+ */
 const vortexEngine: OwnEpollTuning = { sleepNs: MS, sliceNs: 8 * MS };
 
 export const tunings = { lane, backendThread: remoting, guestCall: remoting, guestPoll, vortexEngine } as const;

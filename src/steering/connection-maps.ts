@@ -1,4 +1,5 @@
-// The two maps that a daemon uses for each connection: where a steered one was meant to go, and which client a server is to see.
+// The two maps that a daemon uses for each connection: where a steered one was meant to go, and
+// which client a server is to see.
 
 import { join } from 'node:path';
 import { type Address, BpfMap } from '../native/index.ts';

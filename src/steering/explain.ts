@@ -1,4 +1,5 @@
-// Why a connection is or is not carried: the checks in the order in which the kernel made them, and the one that decided.
+// Why a connection is or is not carried: the checks in the order in which the kernel made them, and
+// the one that decided.
 
 import { formatIpEndpoint } from './ip-endpoint.ts';
 import { actions, type Connection, type Rule, type RuleSet, ruleFlags, verdicts } from './layouts.ts';

@@ -6,9 +6,15 @@ import { eventKinds, type IpEndpoint } from './layouts.ts';
 import { OwnListeners, reachableAt, scanListeners } from './listeners.ts';
 import { SteadyAddresses } from './steady-addresses.ts';
 
-/** Listeners outside the cgroup, and addresses that come and go, raise no event, so the tables are scanned at this interval. */
+/**
+ * Listeners outside the cgroup, and addresses that come and go, raise no event, so the tables are
+ * scanned at this interval.
+ */
 const SCAN_MS = 1000;
-/** A scan of thousands of sockets takes a while: scanning never takes more than this share of the time. */
+/**
+ * A scan of thousands of sockets takes a while: scanning never takes more than this share of the
+ * time.
+ */
 const MAX_SHARE = 1 / 1000;
 
 export interface ListenerFollower extends Disposable {
@@ -38,7 +44,8 @@ export function followListeners(onListeners: (endpoints: readonly IpEndpoint[]) 
     onEvent: ({ kind }) => {
       if ((kind !== eventKinds.listen && kind !== eventKinds.unlisten) || isScanDue) return;
       isScanDue = true;
-      // One scan serves many events, and it must come after the kernel has finished what it told of.
+      // One scan serves many events, and it must come after the kernel has finished what it told
+      // of.
       setImmediate(scan);
     },
     [Symbol.dispose]: () => {

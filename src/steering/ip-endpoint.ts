@@ -1,4 +1,5 @@
-// Addresses as the BPF programs keep them: always sixteen bytes, IPv4 mapped into IPv6, with the port beside.
+// Addresses as the BPF programs keep them: always sixteen bytes, IPv4 mapped into IPv6, with the
+// port beside.
 
 import { isIPv4, isIPv6 } from 'node:net';
 import { UsageError } from '../errors.ts';
@@ -9,7 +10,10 @@ const IPV6_OFFSET = 8;
 const SOCKADDR_IN6_BYTES = 28;
 const MAPPED_WORD = 0xffff_0000; // 00 00 ff ff, read as a little-endian word
 
-/** Hosts come again and again, a few for each connection: to read one takes longer than a system call. */
+/**
+ * Hosts come again and again, a few for each connection: to read one takes longer than a system
+ * call.
+ */
 const known = new Map<string, readonly number[]>();
 const MAX_KNOWN = 4096;
 

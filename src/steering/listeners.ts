@@ -24,7 +24,10 @@ export function parseListeners(text: string, isLeftOut?: (inode: string) => bool
   return listeners;
 }
 
-/** All listeners of this network namespace; several sockets at one address and port are one listener. */
+/**
+ * All listeners of this network namespace; several sockets at one address and port are one
+ * listener.
+ */
 export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly IpEndpoint[] {
   const found = ['/proc/thread-self/net/tcp', '/proc/thread-self/net/tcp6'].flatMap((file) => {
     try {
@@ -66,11 +69,14 @@ function ownSockets(): ReadonlySet<string> {
   return inodes;
 }
 
-/** Where other hosts reach a listener: one on every address is reached at each address of this host. */
+/**
+ * Where other hosts reach a listener: one on every address is reached at each address of this host.
+ */
 export function reachableAt(listener: IpEndpoint, addresses: readonly string[]): readonly IpEndpoint[] {
   const host = hostOf(listener.address);
   if (!anyAddress.has(host)) return [listener];
-  // A socket on :: accepts IPv4, too, unless it has IPV6_V6ONLY; then a carried connect is refused as by plain TCP.
+  // A socket on :: accepts IPv4, too, unless it has IPV6_V6ONLY; then a carried connect is refused
+  // as by plain TCP.
   return addresses
     .filter((address) => host === '::' || !address.includes(':'))
     .map((address) => ({ address: addressWords(address), port: listener.port }));

@@ -1,4 +1,5 @@
-// The methods of steering as parts of the BPF object: what each adds, and which of them this kernel can run.
+// The methods of steering as parts of the BPF object: what each adds, and which of them this kernel
+// can run.
 
 import { MillraceError, UnsupportedError } from '../errors.ts';
 import { BpfError, BpfObject } from '../native/index.ts';
@@ -20,7 +21,9 @@ export interface Method {
   readonly pins: readonly string[];
   /** Its hooks are attached only when the method is used, because they run for every packet. */
   readonly isOnDemand?: true;
-  /** Tries what loading alone does not show: the reason why the method does not work here, or null. */
+  /**
+   * Tries what loading alone does not show: the reason why the method does not work here, or null.
+   */
   readonly trial?: (object: BpfObject) => string | null;
 }
 

@@ -18,7 +18,10 @@ export function readObject(): Uint8Array {
   }
 }
 
-/** Loads every method and takes it away again: why those that do not work here do not, by name. Throws when none does. */
+/**
+ * Loads every method and takes it away again: why those that do not work here do not, by name.
+ * Throws when none does.
+ */
 export function tryMethods(): ReadonlyMap<string, string> {
   const { object, missing } = loadMethods(readObject());
   object.close();

@@ -1,5 +1,6 @@
-// The pins of steering in the BPF file system: a folder for each instance with its maps and BPF links, which outlive the
-// process that made them, and in it an empty folder whose name says which process serves it.
+// The pins of steering in the BPF file system: a folder for each instance with its maps and BPF
+// links, which outlive the process that made them, and in it an empty folder whose name says which
+// process serves it.
 //
 // Names in that file system may have no dots, and files are BPF objects only.
 

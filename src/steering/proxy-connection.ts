@@ -1,5 +1,5 @@
-// A proxy socket that stands for the other end of a program's connection: what the program sends is received here, and
-// what is sent here the program receives.
+// A proxy socket that stands for the other end of a program's connection: what the program sends is
+// received here, and what is sent here the program receives.
 
 import type { Address, BpfObject, SharedMemory, Socket } from '../native/index.ts';
 import {
@@ -58,7 +58,10 @@ export class ProxyConnection implements Disposable {
     return this.#isClosed;
   }
 
-  /** How much may be sent now; the kernel itself would take everything. Undefined when the program is gone. */
+  /**
+   * How much may be sent now; the kernel itself would take everything. Undefined when the program
+   * is gone.
+   */
   roomBytes(): number | undefined {
     const seen = askProxy(this.#object, this.spec.proxy, 'read');
     return seen && Math.max(0, this.spec.creditBytes - seen.queued);

@@ -1,4 +1,5 @@
-// Rules: which connections are carried, and how. The first one that matches decides; without one a connection is left alone.
+// Rules: which connections are carried, and how. The first one that matches decides; without one a
+// connection is left alone.
 
 import { statSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';

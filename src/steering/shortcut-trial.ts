@@ -1,7 +1,8 @@
 // Tries at load, with two sockets of this process, whether this kernel can run the shortcut.
 //
-// Credit needs redirected bytes to be charged to the receiver's queue (sk_rmem_alloc), which kernels do since about 6.15.
-// Redirected bytes must also stay readable after the connection has ended (5.16).
+// Credit needs redirected bytes to be charged to the receiver's queue (sk_rmem_alloc), which
+// kernels do since about 6.15. Redirected bytes must also stay readable after the connection has
+// ended (5.16).
 
 import { SystemError } from '../errors.ts';
 import { type BpfObject, ip, SharedMemory, Socket } from '../native/index.ts';

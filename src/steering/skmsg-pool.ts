@@ -1,8 +1,8 @@
-// The pool of proxy sockets behind `skmsg`: they wait in the kernel for connections to stand for, and those that are taken
-// are replaced by new ones.
+// The pool of proxy sockets behind `skmsg`: they wait in the kernel for connections to stand for,
+// and those that are taken are replaced by new ones.
 //
-// A proxy socket is one end of a connection of the daemon with itself; the other end is only kept. None is used twice:
-// what one program left unread must not reach another.
+// A proxy socket is one end of a connection of the daemon with itself; the other end is only kept.
+// None is used twice: what one program left unread must not reach another.
 
 import { SystemError, UsageError } from '../errors.ts';
 import { type BpfMap, type BpfObject, FdWatch, formatAddress, ip, RingBuffer, Socket } from '../native/index.ts';
@@ -21,7 +21,9 @@ import {
 import { askProxy, ProxyConnection } from './proxy-connection.ts';
 
 export interface SkmsgPoolOptions {
-  /** Proxy sockets that wait. A burst of more connections than this goes by plain TCP. Default 64. */
+  /**
+   * Proxy sockets that wait. A burst of more connections than this goes by plain TCP. Default 64.
+   */
   readonly size?: number;
   /** Bytes that may wait for a program to read them. Default 1 MiB. */
   readonly creditBytes?: number;
@@ -98,12 +100,18 @@ export class SkmsgPool implements Disposable {
     return this.#taken.size;
   }
 
-  /** Called for each connection that a proxy socket now stands for. The listener owns it, and closes it. */
+  /**
+   * Called for each connection that a proxy socket now stands for. The listener owns it, and closes
+   * it.
+   */
   onConnection(listener: (connection: ProxyConnection) => void): void {
     this.#onConnection = listener;
   }
 
-  /** Connections that this server accepts from that host are taken over: the daemon there does the same. */
+  /**
+   * Connections that this server accepts from that host are taken over: the daemon there does the
+   * same.
+   */
   expect(server: IpEndpoint, clientHost: string): void {
     this.#targets.update(targetKey(server, clientHost), new Uint8Array(4));
   }

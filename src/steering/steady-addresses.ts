@@ -1,5 +1,5 @@
-// This host's addresses, also while a cable is out: Node lists only interfaces that have a carrier, and the kernel keeps the
-// addresses of the others.
+// This host's addresses, also while a cable is out: Node lists only interfaces that have a carrier,
+// and the kernel keeps the addresses of the others.
 
 import { constants } from 'node:os';
 import { SystemError } from '../errors.ts';

@@ -84,7 +84,10 @@ export class Steering implements Disposable {
   #isPinned = false;
   #hasPoolHooks = false;
 
-  /** Loads and pins everything aside, then publishes it by one rename. `isServed`: a sweep removes it once this process is dead. */
+  /**
+   * Loads and pins everything aside, then publishes it by one rename. `isServed`: a sweep removes
+   * it once this process is dead.
+   */
   static create(options: SteeringOptions, isServed = true): Steering {
     using undo = new DisposableStack();
     const cgroup = cgroupPath(options.cgroup);
@@ -165,7 +168,10 @@ export class Steering implements Disposable {
     this.#rules = rules;
   }
 
-  /** Connections are steered from now on, for as long as this process renews its deadline several times a second. */
+  /**
+   * Connections are steered from now on, for as long as this process renews its deadline several
+   * times a second.
+   */
   serve(service: Service): void {
     const at = (one: Service['ipv4'], port: boolean): IpEndpoint =>
       one === undefined ? noIpEndpoint : { address: endpointOf(asAddress(one)).address, port: port ? one.port : 0 };
@@ -268,7 +274,10 @@ export class Steering implements Disposable {
     this.#hasPoolHooks = true;
   }
 
-  /** Messages that took the shortcut, and those of the same connections that went by TCP. Null where the method is missing. */
+  /**
+   * Messages that took the shortcut, and those of the same connections that went by TCP. Null where
+   * the method is missing.
+   */
   shortcutCounters(): { readonly redirected: number; readonly byTcp: number } | null {
     if (!this.#loaded.methods.some(({ name }) => name === 'shortcut')) return null;
     using map = this.#object.openMap('shortcut_counts');
@@ -303,7 +312,9 @@ export class Steering implements Disposable {
   }
 }
 
-/** Kernels before 6.10 have no links on maps: there the program stays for as long as the map does. */
+/**
+ * Kernels before 6.10 have no links on maps: there the program stays for as long as the map does.
+ */
 function pinAttachment(pins: PinsAside, attachment: BpfAttachment, name: string): void {
   if (attachment instanceof BpfLink) pins.pin(attachment.fd, name);
 }

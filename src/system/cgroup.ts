@@ -6,7 +6,8 @@ import { readFileSync } from 'node:fs';
 export function findCgroup2Mount(mountinfo: string = readFileSync('/proc/self/mountinfo', 'utf8')): string | null {
   let partial: string | null = null;
   for (const line of mountinfo.split('\n')) {
-    // id parent major:minor root mountpoint options [optional fields…] - fstype source superoptions; see proc(5).
+    // id parent major:minor root mountpoint options [optional fields…] - fstype source
+    // superoptions; see proc(5).
     const [mount, filesystem] = line.split(' - ', 2);
     const [, , , root, mountPoint] = mount?.split(' ') ?? [];
     if (filesystem?.split(' ', 1)[0] !== 'cgroup2' || root === undefined || mountPoint === undefined) continue;

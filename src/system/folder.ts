@@ -1,4 +1,5 @@
-// Creates folders that users name. Node's recursive mkdir never returns where none can be created, as below /proc.
+// Creates folders that users name. Node's recursive mkdir never returns where none can be created,
+// as below /proc.
 
 import { mkdirSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';

@@ -2,13 +2,18 @@
 
 import { readFileSync, readlinkSync } from 'node:fs';
 
-/** A pid alone proves nothing: pids are reused, restart after a boot, and mean other processes in other namespaces. */
+/**
+ * A pid alone proves nothing: pids are reused, restart after a boot, and mean other processes in
+ * other namespaces.
+ */
 export interface Owner {
   readonly pid: number;
   /** Field 22 of /proc/PID/stat: clock ticks since boot. */
   readonly startTicks: number;
   readonly bootId: string;
-  /** Inodes of the pid and time namespaces in which `pid` and `startTicks` were read, as `PID-TIME`. */
+  /**
+   * Inodes of the pid and time namespaces in which `pid` and `startTicks` were read, as `PID-TIME`.
+   */
   readonly namespaces: string;
 }
 
@@ -19,7 +24,10 @@ export type Liveness = 'alive' | 'dead' | 'unknown';
 export interface OwnerView {
   readonly bootId: string;
   readonly namespaces: string;
-  /** The text of /proc/PID/stat, or null when there is no such process. Throws when it could not be read. */
+  /**
+   * The text of /proc/PID/stat, or null when there is no such process. Throws when it could not be
+   * read.
+   */
   readonly statOf: (pid: number) => string | null;
 }
 
@@ -32,7 +40,10 @@ interface ProcessStat {
 const bootIdPattern = /^[0-9a-f-]{36}$/;
 const namespacesPattern = /^\d{1,20}-\d{1,20}$/;
 
-/** Fields are counted from the last parenthesis: the command name before it may hold spaces and parentheses itself. */
+/**
+ * Fields are counted from the last parenthesis: the command name before it may hold spaces and
+ * parentheses itself.
+ */
 export function parseProcessStat(text: string): ProcessStat | null {
   const fields = text
     .slice(text.lastIndexOf(')') + 1)
@@ -80,7 +91,8 @@ export function currentOwner(view: OwnerView = thisMachine()): Owner {
 
 export function livenessOf(owner: Owner, view: OwnerView = thisMachine()): Liveness {
   if (owner.bootId !== view.bootId) return 'dead';
-  // In another pid namespace the number means another process; in another time namespace the start time is shifted.
+  // In another pid namespace the number means another process; in another time namespace the start
+  // time is shifted.
   if (owner.namespaces !== view.namespaces) return 'unknown';
   let text: string | null;
   try {
@@ -92,7 +104,8 @@ export function livenessOf(owner: Owner, view: OwnerView = thisMachine()): Liven
   const stat = parseProcessStat(text);
   if (stat === null) return 'unknown';
   if (stat.startTicks !== owner.startTicks) return 'dead';
-  // A zombie nobody has reaped is dead, but not while other threads of it still finish a system call.
+  // A zombie nobody has reaped is dead, but not while other threads of it still finish a system
+  // call.
   return (stat.state === 'Z' || stat.state === 'X') && stat.threads <= 1 ? 'dead' : 'alive';
 }
 

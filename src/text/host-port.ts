@@ -1,4 +1,5 @@
-// Where something is on the network: a host, perhaps with a port, as in 10.0.0.2, b.example:4790 or [fd00::2]:4790.
+// Where something is on the network: a host, perhaps with a port, as in 10.0.0.2, b.example:4790 or
+// [fd00::2]:4790.
 
 import { isIP, isIPv6 } from 'node:net';
 

@@ -6,8 +6,8 @@ import { stripVTControlCharacters } from 'node:util';
 const unprintable = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\u2028\u2029]/gu;
 
 /**
- * A process or a peer may call itself anything: nothing of it may move the cursor or look like a second line. What is
- * longer than `maxLength` is cut.
+ * A process or a peer may call itself anything: nothing of it may move the cursor or look like a
+ * second line. What is longer than `maxLength` is cut.
  */
 export function printable(text: string, maxLength = Number.POSITIVE_INFINITY): string {
   const clean = stripVTControlCharacters(text).replace(unprintable, (character) => {

@@ -17,8 +17,8 @@ export interface TlsOutcome {
 }
 
 export function acceptTls(raw: Socket, { ca, cert, key }: TlsSecurity, outcome: TlsOutcome): void {
-  // A server for one connection, which never listens: so new certificates count from the next connection on, and an error
-  // belongs to a connection.
+  // A server for one connection, which never listens: so new certificates count from the next
+  // connection on, and an error belongs to a connection.
   const server = createServer({
     ca,
     cert,
@@ -30,7 +30,8 @@ export function acceptTls(raw: Socket, { ca, cert, key }: TlsSecurity, outcome: 
   });
   server.once('secureConnection', (socket) => {
     const certificate = socket.getPeerX509Certificate();
-    // OpenSSL does not verify a resumed session again; no peer that keeps to the protocol resumes one.
+    // OpenSSL does not verify a resumed session again; no peer that keeps to the protocol resumes
+    // one.
     if (socket.isSessionReused()) outcome.onFail('a resumed TLS session', socket);
     else if (certificate === undefined) outcome.onFail('no certificate', socket);
     else if (!socket.authorized) {

@@ -1,4 +1,5 @@
-// Dials a peer: both sides show a certificate of the same authority, and that of the peer has to have its name.
+// Dials a peer: both sides show a certificate of the same authority, and that of the peer has to
+// have its name.
 
 import { X509Certificate } from 'node:crypto';
 import { connect as connectPlain, type Socket } from 'node:net';

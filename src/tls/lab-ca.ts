@@ -1,4 +1,5 @@
-// A certificate authority for labs: one CA in a folder, and a certificate and key for each node, made by openssl.
+// A certificate authority for labs: one CA in a folder, and a certificate and key for each node,
+// made by openssl.
 
 import { execFile } from 'node:child_process';
 import { createPrivateKey, randomBytes, X509Certificate } from 'node:crypto';

@@ -1,4 +1,5 @@
-// What a side of a connection between programs of millrace has to prove itself with, and whether it is usable.
+// What a side of a connection between programs of millrace has to prove itself with, and whether it
+// is usable.
 
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
@@ -19,7 +20,10 @@ export interface TlsSecurity {
 
 export type ControlSecurity = TlsSecurity | { readonly kind: 'insecure' };
 
-/** Read anew at each call: certificates are renewed in place. Throws a UsageError when they cannot be used. */
+/**
+ * Read anew at each call: certificates are renewed in place. Throws a UsageError when they cannot
+ * be used.
+ */
 export async function readSecurity(files: TlsFiles | undefined): Promise<ControlSecurity> {
   if (files === undefined) return { kind: 'insecure' };
   const { ca, cert, key } = await readTlsMaterial(files);

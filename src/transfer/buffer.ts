@@ -49,8 +49,9 @@ export class LocalBuffer implements DmaBuffer, AsyncDisposable {
   }
 
   /**
-   * From now on no transfer may use it, here or elsewhere; those that were started end first. Resolves when its memory is
-   * gone. A node that does not give it back in time is disconnected. Freeing twice is harmless.
+   * From now on no transfer may use it, here or elsewhere; those that were started end first.
+   * Resolves when its memory is gone. A node that does not give it back in time is disconnected.
+   * Freeing twice is harmless.
    */
   free(): Promise<void> {
     this.#freeing ??= this.#free(this);

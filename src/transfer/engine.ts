@@ -1,4 +1,5 @@
-// The transfers to and from one node: a queue in front of its QP, and the completions of what was posted.
+// The transfers to and from one node: a queue in front of its QP, and the completions of what was
+// posted.
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
@@ -41,7 +42,10 @@ export class Engine implements Disposable {
   #queue: Transfer[] = [];
   /** Index of the first transfer in the queue that was not posted yet. */
   #queueStart = 0;
-  /** Transfers whose end a program waits for, and tokens of `settle`: while there are any, the CQ is watched. */
+  /**
+   * Transfers whose end a program waits for, and tokens of `settle`: while there are any, the CQ is
+   * watched.
+   */
   readonly #awaited = new Set<Transfer | object>();
   #lastRequest = 0;
   #isRunning = false;
@@ -149,7 +153,10 @@ export class Engine implements Disposable {
     }
   }
 
-  /** When the device refuses the rows, the connection to the node ends, but only after `start` has returned. */
+  /**
+   * When the device refuses the rows, the connection to the node ends, but only after `start` has
+   * returned.
+   */
   #postRows(): number {
     try {
       return this.qp.postSend(this.#rows);
@@ -206,7 +213,10 @@ export class Engine implements Disposable {
   }
 }
 
-/** A peer that is dead shows as flushed or retried requests. Any other status is an error of the request. */
+/**
+ * A peer that is dead shows as flushed or retried requests. Any other status is an error of the
+ * request.
+ */
 function failureOf(transfer: Transfer, cause: CompletionError): TransferError {
   const isGone = cause.code === 'WR_FLUSH_ERR' || cause.code === 'RETRY_EXC_ERR';
   const message = `transfer ${transfer.id}, ${transfer.direction} of ${transfer.sizeBytes} bytes: ${cause.message}`;

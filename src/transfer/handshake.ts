@@ -10,11 +10,17 @@ export interface MeetOptions {
   readonly ownId: number;
   readonly qp: Qp;
   readonly signal: AbortSignal;
-  /** Why that node cannot be accepted, or undefined. Called again when the QPs are connected: time has passed. */
+  /**
+   * Why that node cannot be accepted, or undefined. Called again when the QPs are connected: time
+   * has passed.
+   */
   readonly objection: (nodeId: number) => string | undefined;
 }
 
-/** Resolves to the other's id when both QPs are in RTS. On an error the other is told why, and the socket is ended. */
+/**
+ * Resolves to the other's id when both QPs are in RTS. On an error the other is told why, and the
+ * socket is ended.
+ */
 export async function meet(socket: Socket, options: MeetOptions): Promise<number> {
   const { ownId, qp, signal, objection } = options;
   const next = async (): Promise<Message> => {

@@ -1,4 +1,5 @@
-// Identifiers that mean the same on every node: who made the object, and a number that this node never uses twice.
+// Identifiers that mean the same on every node: who made the object, and a number that this node
+// never uses twice.
 
 import { MillraceError, UsageError } from '../errors.ts';
 

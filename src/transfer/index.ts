@@ -1,4 +1,5 @@
-// `millrace/transfer`: nodes, DMA buffers with ids that all nodes know, and transfers between them that never block.
+// `millrace/transfer`: nodes, DMA buffers with ids that all nodes know, and transfers between them
+// that never block.
 
 // Devices come from the built-in providers.
 import '../providers/index.ts';

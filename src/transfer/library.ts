@@ -1,4 +1,5 @@
-// A node of a cluster in this process: allocates DMA buffers that the other nodes know, and moves bytes between them.
+// A node of a cluster in this process: allocates DMA buffers that the other nodes know, and moves
+// bytes between them.
 
 import { once } from 'node:events';
 import { type AddressInfo, connect as connectTo, createServer, type Server, type Socket } from 'node:net';
@@ -20,7 +21,10 @@ export interface LibraryOptions {
   readonly nodeId: number;
   /** The RDMA device, or its name. A device that is given open is not closed with the library. */
   readonly device: string | Device;
-  /** Where other nodes may connect. Whoever reaches this address may use all buffers: keep it on a trusted network. */
+  /**
+   * Where other nodes may connect. Whoever reaches this address may use all buffers: keep it on a
+   * trusted network.
+   */
   readonly listen?: { readonly host?: string; readonly port?: number };
   /** How long a node may take to give back a buffer that is freed, before it is cut off. */
   readonly freeTimeoutMs?: number;
@@ -143,7 +147,10 @@ export class TransferLibrary implements AsyncDisposable {
     return buffer;
   }
 
-  /** Starts a transfer between two buffers, one of them of this node, and returns its id at once. Never blocks. */
+  /**
+   * Starts a transfer between two buffers, one of them of this node, and returns its id at once.
+   * Never blocks.
+   */
   start(request: TransferRequest): number {
     this.#checkOpen();
     const { from, to, fromOffset = 0, toOffset = 0, sizeBytes, onEnd } = request;
@@ -173,7 +180,9 @@ export class TransferLibrary implements AsyncDisposable {
     return id;
   }
 
-  /** Its state after polling the CQ once. A transfer without a callback makes progress only by this. */
+  /**
+   * Its state after polling the CQ once. A transfer without a callback makes progress only by this.
+   */
   poll(id: number): TransferState {
     const transfer = this.transfer(id);
     if (!transfer.hasEnded) this.#nodes.get(transfer.remote.nodeId)?.engine.poll();

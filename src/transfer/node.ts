@@ -1,4 +1,5 @@
-// Another node while it is connected: its buffers, which of ours it was offered, and the transfers to and from it.
+// Another node while it is connected: its buffers, which of ours it was offered, and the transfers
+// to and from it.
 
 import type { Socket } from 'node:net';
 import { MillraceError, ProtocolError } from '../errors.ts';
@@ -50,7 +51,9 @@ export class TransferNode {
     return this.#buffers.get(id);
   }
 
-  /** Its buffer of that name, now or as soon as it offers one. Rejects when it disconnects before. */
+  /**
+   * Its buffer of that name, now or as soon as it offers one. Rejects when it disconnects before.
+   */
   async bufferNamed(name: string): Promise<RemoteBuffer> {
     const known = this.#names.get(name);
     if (known !== undefined) return known;
@@ -69,7 +72,10 @@ export class TransferNode {
     this.#send({ kind: 'buffer', id, name, region: mr.remote(rkey) });
   }
 
-  /** Resolves when the node uses the buffer no more: it said so, or it was disconnected because it did not in time. */
+  /**
+   * Resolves when the node uses the buffer no more: it said so, or it was disconnected because it
+   * did not in time.
+   */
   async takeBack(buffer: LocalBuffer, timeoutMs: number): Promise<void> {
     const offer = this.#offers.get(buffer);
     if (offer === undefined) return;
@@ -89,7 +95,8 @@ export class TransferNode {
     if (this.isGone) return;
     this.#goneWhy = why;
     this.#socket.end(transferProtocol.line({ kind: 'bye', reason: why }));
-    // Further lines of the node are dropped; without this an unread byte would hold the socket open.
+    // Further lines of the node are dropped; without this an unread byte would hold the socket
+    // open.
     this.#socket.resume();
     this.#socket.setTimeout(1000, () => this.#socket.destroy());
     for (const buffer of this.#buffers.values()) buffer.isFreed = true;

@@ -1,4 +1,5 @@
-// What two nodes say to each other over TCP. The node that dialed and the one that accepted say the same:
+// What two nodes say to each other over TCP. The node that dialed and the one that accepted say the
+// same:
 //
 //   hello      who it is
 //   welcome    the other's id, back: its hello was accepted

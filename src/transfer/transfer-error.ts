@@ -2,7 +2,10 @@
 
 import { MillraceError } from '../errors.ts';
 
-/** `nodeGone`: the other node ended, or was cut off. `refused`: the device failed the request; `cause` has its completion. */
+/**
+ * `nodeGone`: the other node ended, or was cut off. `refused`: the device failed the request;
+ * `cause` has its completion.
+ */
 export type TransferFailure = 'nodeGone' | 'refused' | 'closed';
 
 export class TransferError extends MillraceError {

@@ -31,7 +31,10 @@ export class CompletionChannel extends VerbsObject {
     return this.#channel.fd;
   }
 
-  /** Armed CQs that have had a completion. Each must be armed again for its next event. Never blocks. */
+  /**
+   * Armed CQs that have had a completion. Each must be armed again for its next event. Never
+   * blocks.
+   */
   take(): readonly Cq[] {
     this.checkOpen();
     const cqs = this.#channel.take().flatMap((provided) => this.#cqs.get(provided) ?? []);
@@ -40,8 +43,9 @@ export class CompletionChannel extends VerbsObject {
   }
 
   /**
-   * Arms the CQ, and resolves at its next completion or when it is closed, without blocking the thread. What came before
-   * gives no event: poll once more after the call, and await only if there was nothing.
+   * Arms the CQ, and resolves at its next completion or when it is closed, without blocking the
+   * thread. What came before gives no event: poll once more after the call, and await only if there
+   * was nothing.
    */
   changed(cq: Cq): Promise<void> {
     this.checkOpen();

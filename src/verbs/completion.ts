@@ -1,4 +1,5 @@
-// Completions: rows that a poll fills, statuses with their numbers as in libibverbs, and what each means.
+// Completions: rows that a poll fills, statuses with their numbers as in libibverbs, and what each
+// means.
 
 import { UsageError } from '../errors.ts';
 import { SharedMemory } from '../native/index.ts';

@@ -1,4 +1,5 @@
-// Connects two QPs over a socket: each side sends its endpoint, modifies its QP to RTS, and waits for the other's.
+// Connects two QPs over a socket: each side sends its endpoint, modifies its QP to RTS, and waits
+// for the other's.
 
 import type { Duplex } from 'node:stream';
 import { MillraceError, UsageError } from '../errors.ts';
@@ -10,10 +11,16 @@ import { Mr } from './mr.ts';
 import type { Qp } from './qp.ts';
 import type { Mtu } from './qp-state.ts';
 
-/** What the two sides need not agree on. The numbers are codes of the InfiniBand specification: see QpAttributes. */
+/**
+ * What the two sides need not agree on. The numbers are codes of the InfiniBand specification: see
+ * QpAttributes.
+ */
 export interface ModifyToRtsOptions {
   readonly minRnrTimer?: number;
-  /** Default 18: about a second, seven times. A peer in software may be busy with something else for a while. */
+  /**
+   * Default 18: about a second, seven times. A peer in software may be busy with something else for
+   * a while.
+   */
   readonly timeout?: number;
   readonly retryCount?: number;
   readonly rnrRetry?: number;
@@ -23,7 +30,10 @@ export interface ModifyToRtsOptions {
 }
 
 export interface ConnectOptions<Name extends string = string> extends ModifyToRtsOptions {
-  /** What the peer may reach. A region gets a key of its own for this peer; give `mr.remote(rkey)` to choose one. */
+  /**
+   * What the peer may reach. A region gets a key of its own for this peer; give `mr.remote(rkey)`
+   * to choose one.
+   */
   readonly regions?: Readonly<Record<string, Mr | RemoteRegion>>;
   /** Regions the peer must offer. */
   readonly expect?: readonly Name[];
@@ -53,9 +63,9 @@ export function modifyToRts(qp: Qp, local: QpEndpoint, remote: QpEndpoint, optio
 }
 
 /**
- * Resolves when both QPs are in RTS. The QP comes in RESET, or in INIT if receives are to be there from the start. The
- * socket stays open, and bytes after the exchange are still in it. A QP that could not be connected stays in the state it
- * has reached: close it.
+ * Resolves when both QPs are in RTS. The QP comes in RESET, or in INIT if receives are to be there
+ * from the start. The socket stays open, and bytes after the exchange are still in it. A QP that
+ * could not be connected stays in the state it has reached: close it.
  */
 export async function connectQp<const Name extends string = string>(
   socket: Duplex,

@@ -40,19 +40,28 @@ export class Cq extends VerbsObject implements AsyncIterable<Completion> {
     return this.#cq;
   }
 
-  /** Fills the batch from its start and returns how many completions it holds. Never blocks, allocates nothing. */
+  /**
+   * Fills the batch from its start and returns how many completions it holds. Never blocks,
+   * allocates nothing.
+   */
   poll(batch: CompletionBatch): number {
     this.checkOpen();
     return this.#cq.poll(batch);
   }
 
-  /** Asks for one event in the channel at the next completion. Poll once more afterwards: one may have come before. */
+  /**
+   * Asks for one event in the channel at the next completion. Poll once more afterwards: one may
+   * have come before.
+   */
   arm(solicitedOnly = false): void {
     this.checkOpen();
     this.#cq.arm(solicitedOnly);
   }
 
-  /** Every completion as it comes, without blocking the thread, until the CQ is closed. Needs a channel. */
+  /**
+   * Every completion as it comes, without blocking the thread, until the CQ is closed. Needs a
+   * channel.
+   */
   [Symbol.asyncIterator](): AsyncGenerator<Completion, void, undefined> {
     this.checkOpen();
     if (this.channel === undefined) {

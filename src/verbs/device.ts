@@ -69,7 +69,10 @@ export class Device extends VerbsObject {
     return this.#device.counters?.() ?? {};
   }
 
-  /** For threads that do not return to Node's event loop, which reads the events otherwise: they watch it, where there is one. */
+  /**
+   * For threads that do not return to Node's event loop, which reads the events otherwise: they
+   * watch it, where there is one.
+   */
   get eventSource(): DeviceEventSource | undefined {
     this.checkOpen();
     return this.#device.eventSource;

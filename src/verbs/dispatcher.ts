@@ -38,7 +38,10 @@ export class Dispatcher {
     this.#channel = cq.channel;
   }
 
-  /** Makes sure that all requests under way find a place in the CQ; a negative count gives places back. */
+  /**
+   * Makes sure that all requests under way find a place in the CQ; a negative count gives places
+   * back.
+   */
   reserve(count: number): void {
     const reserved = this.#reserved + count;
     if (reserved > this.#cq.entries) {
@@ -83,7 +86,8 @@ export class Dispatcher {
     void this.#run();
   }
 
-  // Nothing in here throws: a failed completion rejects its request, and a closed CQ has closed its QPs before.
+  // Nothing in here throws: a failed completion rejects its request, and a closed CQ has closed its
+  // QPs before.
   async #run(): Promise<void> {
     using batch = new CompletionBatch(Math.min(64, this.#cq.entries));
     // The request is posted first.
@@ -98,7 +102,8 @@ export class Dispatcher {
         else this.#channel.forget(this.#cq);
       }
       this.#dispatch(batch, count);
-      // Requests that were waiting get a turn of the microtasks, and now and then everything else gets a turn.
+      // Requests that were waiting get a turn of the microtasks, and now and then everything else
+      // gets a turn.
       await (polls % pollsPerTurn === 0 ? nextTurn() : Promise.resolve());
     }
     this.#isRunning = false;

@@ -1,4 +1,5 @@
-// Completion channels of driven devices (soft, remote): an epoll descriptor over the channel's own event and the device's descriptors.
+// Completion channels of driven devices (soft, remote): an epoll descriptor over the channel's own
+// event and the device's descriptors.
 
 import { EventFd, Poller, pollEvents } from '../native/index.ts';
 import type { ProviderChannel, ProviderCq } from './provider.ts';
@@ -9,7 +10,10 @@ export class DrivenChannel implements ProviderChannel {
   readonly #progress: () => void;
   readonly #ready = new Set<ProviderCq>();
 
-  /** `sourceFd` is readable when `progress` has something to do: a thread that waits here drives the device. */
+  /**
+   * `sourceFd` is readable when `progress` has something to do: a thread that waits here drives the
+   * device.
+   */
   constructor(sourceFd: number, progress: () => void) {
     this.#progress = progress;
     this.#poller.add(this.#event.fd, pollEvents.in, 0);

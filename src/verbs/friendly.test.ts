@@ -1,4 +1,5 @@
-// The friendly layer on the wires of the soft device: connectQp, promises and `for await`, two devices in one thread.
+// The friendly layer on the wires of the soft device: connectQp, promises and `for await`, two
+// devices in one thread.
 
 import assert from 'node:assert/strict';
 import { duplexPair } from 'node:stream';

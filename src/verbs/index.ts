@@ -1,4 +1,5 @@
-// The object model of RDMA. `millrace/verbs` is this with the built-in providers (src/providers/index.ts).
+// The object model of RDMA. `millrace/verbs` is this with the built-in providers
+// (src/providers/index.ts).
 
 export { access } from './access.ts';
 export { Ah, GRH_BYTES } from './ah.ts';

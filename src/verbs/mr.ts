@@ -55,7 +55,10 @@ export class Mr extends VerbsObject {
     return { address: this.address, rkey, sizeBytes: this.sizeBytes };
   }
 
-  /** An rkey for the peer of one QP alone. It opens at most what the region allows, until revoked or closed. */
+  /**
+   * An rkey for the peer of one QP alone. It opens at most what the region allows, until revoked or
+   * closed.
+   */
   grant(qp: Qp, flags: number = this.access): number {
     this.checkOpen();
     const problem =

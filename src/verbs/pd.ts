@@ -36,7 +36,10 @@ export class Pd extends VerbsObject {
     this.#pd = pd;
   }
 
-  /** Memory of its own, registered as a whole: the kind that every wire moves fastest. Closing the region frees it. */
+  /**
+   * Memory of its own, registered as a whole: the kind that every wire moves fastest. Closing the
+   * region frees it.
+   */
   allocate(options: AllocateOptions): Mr {
     this.checkOpen();
     const { sizeBytes, access: flags = access.localWrite, hugePages = false } = options;

@@ -1,5 +1,5 @@
-// What stands behind the object model: a provider has devices, a device makes objects. The object model checks
-// arguments, states and lifetimes once for all providers; a provider only carries out.
+// What stands behind the object model: a provider has devices, a device makes objects. The object
+// model checks arguments, states and lifetimes once for all providers; a provider only carries out.
 
 import type { SharedMemory } from '../native/index.ts';
 import type { CompletionBatch } from './completion.ts';
@@ -21,7 +21,10 @@ export interface PortInfo {
   readonly lid: number;
   readonly maxMtu: Mtu;
   readonly activeMtu: Mtu;
-  /** In the order of the device's table, so that an index means the same to other tools; `::` is an empty entry. */
+  /**
+   * In the order of the device's table, so that an index means the same to other tools; `::` is an
+   * empty entry.
+   */
   readonly gids: readonly Gid[];
   /** Of each GID, where the device tells them apart: `RoCE v1`, `RoCE v2`, `IB`. */
   readonly gidTypes?: readonly string[];
@@ -67,11 +70,17 @@ export interface Provider {
   openDevice(name: string): ProviderDevice;
 }
 
-/** The source of a device's events, for threads that do not return to Node's event loop, which reads it otherwise. */
+/**
+ * The source of a device's events, for threads that do not return to Node's event loop, which reads
+ * it otherwise.
+ */
 export interface DeviceEventSource {
   /** Readable when `take` has something. */
   readonly fd: number;
-  /** Gives the events to the listener. False once the device is gone: then the descriptor stays readable without events. */
+  /**
+   * Gives the events to the listener. False once the device is gone: then the descriptor stays
+   * readable without events.
+   */
   take(): boolean;
 }
 
@@ -178,14 +187,23 @@ export interface ProviderQp {
   readonly state: QpState;
   /** A step that has been checked. All or nothing. */
   modify(to: QpState, attributes: QpAttributes): void;
-  /** Posts all rows, or as many as fit; returns how many were taken. Wrong rows throw, and none after them is taken. */
+  /**
+   * Posts all rows, or as many as fit; returns how many were taken. Wrong rows throw, and none
+   * after them is taken.
+   */
   postSend(batch: SendBatch): number;
   postReceive(batch: ReceiveBatch): number;
   /** The peer, for messages. */
   readonly peer: string;
-  /** The peer's region in this process, to be written in place; throws UnsupportedError where the wire cannot. */
+  /**
+   * The peer's region in this process, to be written in place; throws UnsupportedError where the
+   * wire cannot.
+   */
   mapRemote(rkey: number, address: number, sizeBytes: number): Promise<RemoteWindow>;
-  /** A doorbell, an eventfd that the peer rings by `RemoteWindow.ring` once it has mapped a region of this side. Only for epoll. */
+  /**
+   * A doorbell, an eventfd that the peer rings by `RemoteWindow.ring` once it has mapped a region
+   * of this side. Only for epoll.
+   */
   readonly doorbellFd?: number | undefined;
   close(): void;
 }

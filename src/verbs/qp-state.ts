@@ -1,5 +1,5 @@
-// The QP state machine: which steps are allowed, and which attributes each step needs and takes. As in the InfiniBand
-// specification, table "QP state transition properties".
+// The QP state machine: which steps are allowed, and which attributes each step needs and takes. As
+// in the InfiniBand specification, table "QP state transition properties".
 
 import { UsageError } from '../errors.ts';
 import { accessProblem } from './access.ts';
@@ -35,7 +35,10 @@ export interface QpAttributes {
   readonly maxDestRdAtomic?: number;
   /** Reads and atomics that this side may have under way at the peer. */
   readonly maxRdAtomic?: number;
-  /** How long a peer that finds no receive here shall wait: 5-bit code, 0 is the longest (655 ms), 1 the shortest (10 us). */
+  /**
+   * How long a peer that finds no receive here shall wait: 5-bit code, 0 is the longest (655 ms), 1
+   * the shortest (10 us).
+   */
   readonly minRnrTimer?: number;
   /** Time without an answer before a retry: 4.096 us times 2 to this; 0 is for ever. */
   readonly timeout?: number;
@@ -83,7 +86,10 @@ const udSteps: Readonly<Record<string, Step>> = {
   'SQE RTS': inRts,
 };
 
-/** Throws when the step is not allowed, or an attribute is missing, not for this step, or out of range. */
+/**
+ * Throws when the step is not allowed, or an attribute is missing, not for this step, or out of
+ * range.
+ */
 export function checkStep(type: QpType, from: QpState, to: QpState, attributes: QpAttributes): void {
   const attempt = `QP from ${from} to ${to}`;
   const step = findStep(type, from, to);

@@ -47,7 +47,10 @@ export class Qp extends VerbsObject {
   readonly maxInlineBytes: number;
   readonly #qp: ProviderQp;
   readonly #srq: Srq | undefined;
-  /** The state after the last step. A device by itself only moves a QP to ERR or SQE, where posting is allowed. */
+  /**
+   * The state after the last step. A device by itself only moves a QP to ERR or SQE, where posting
+   * is allowed.
+   */
   #reached: QpState = 'RESET';
 
   constructor(pd: Pd, qp: ProviderQp, options: QpOptions, spec: QpSpec) {
@@ -83,7 +86,10 @@ export class Qp extends VerbsObject {
     return this.#qp.peer;
   }
 
-  /** One step of the QP state machine. Throws without changing anything when the step or an attribute is wrong. */
+  /**
+   * One step of the QP state machine. Throws without changing anything when the step or an
+   * attribute is wrong.
+   */
   modify(to: QpState, attributes: QpAttributes = {}): void {
     this.checkOpen();
     checkStep(this.type, this.#qp.state, to, attributes);
@@ -119,8 +125,8 @@ export class Qp extends VerbsObject {
   }
 
   /**
-   * Rung by the peer through the window that `mapRemote` gave it: for epoll, edge-triggered, so that it need not be
-   * read. Undefined where the wire maps nothing.
+   * Rung by the peer through the window that `mapRemote` gave it: for epoll, edge-triggered, so
+   * that it need not be read. Undefined where the wire maps nothing.
    */
   get doorbellFd(): number | undefined {
     this.checkOpen();

@@ -10,7 +10,10 @@ interface QueueCalls<B> {
   fail(completion: Completion): Error;
 }
 
-/** Adds the row. No other request has the same `place` until this one is done: 0 to one less than the queue has. */
+/**
+ * Adds the row. No other request has the same `place` until this one is done: 0 to one less than
+ * the queue has.
+ */
 export type Fill<B> = (batch: B, wrId: number, place: number) => void;
 export type Done<T> = (batch: CompletionBatch, index: number, place: number) => T;
 

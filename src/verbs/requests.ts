@@ -1,4 +1,5 @@
-// Requests as promises, for programs that do not need the last microsecond. Everything posted is signalled.
+// Requests as promises, for programs that do not need the last microsecond. Everything posted is
+// signalled.
 
 import { MillraceError, UsageError } from '../errors.ts';
 import type { Completion } from './completion.ts';
@@ -27,11 +28,13 @@ export interface Received {
 const atomicBytes = 8;
 
 /**
- * The send and receive queue of one QP. A call whose queue is full waits for room. A request that fails rejects with a
- * CompletionError, and so does all that was posted after it, because the QP is in ERR then. Closing rejects what is
- * pending; the device may still touch its memory until the QP is closed.
+ * The send and receive queue of one QP. A call whose queue is full waits for room. A request that
+ * fails rejects with a CompletionError, and so does all that was posted after it, because the QP is
+ * in ERR then. Closing rejects what is pending; the device may still touch its memory until the QP
+ * is closed.
  *
- * The QP's CQs need a channel and a place for every request of the QPs that share them, and only it may poll them.
+ * The QP's CQs need a channel and a place for every request of the QPs that share them, and only it
+ * may poll them.
  */
 export class Requests extends VerbsObject {
   readonly #qp: Qp;
@@ -119,7 +122,10 @@ export class Requests extends VerbsObject {
     );
   }
 
-  /** Stores `swap` in eight aligned bytes of the peer if they are `compare`; resolves to what was there. */
+  /**
+   * Stores `swap` in eight aligned bytes of the peer if they are `compare`; resolves to what was
+   * there.
+   */
   async compareSwap(remote: RemoteRegion, remoteOffset: number, compare: bigint, swap: bigint): Promise<bigint> {
     this.checkOpen();
     checkRemote('compare and swap', remote, remoteOffset, atomicBytes);
@@ -129,7 +135,10 @@ export class Requests extends VerbsObject {
     );
   }
 
-  /** Resolves when a message has arrived in the memory, or a write with an immediate value somewhere else. */
+  /**
+   * Resolves when a message has arrived in the memory, or a write with an immediate value somewhere
+   * else.
+   */
   async receive(mr: Mr, offset: number, length: number): Promise<Received> {
     this.checkOpen();
     checkLocal('receive', mr, offset, length);
@@ -153,7 +162,10 @@ export class Requests extends VerbsObject {
     this.#results?.close();
   }
 
-  /** The previous value is stored in eight bytes of local memory, of which there are as many as the queue has places. */
+  /**
+   * The previous value is stored in eight bytes of local memory, of which there are as many as the
+   * queue has places.
+   */
   async #atomic(fill: (batch: SendBatch, wrId: number) => SendBatch): Promise<bigint> {
     this.#results ??= this.#qp.pd.allocate({ sizeBytes: this.#qp.sendRequests * atomicBytes });
     const { lkey, address, memory } = this.#results;

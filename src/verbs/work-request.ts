@@ -1,4 +1,5 @@
-// Work requests as rows in shared memory: filled by typed-array writes, posted by one call, read by any provider.
+// Work requests as rows in shared memory: filled by typed-array writes, posted by one call, read by
+// any provider.
 
 import { UsageError } from '../errors.ts';
 import { SharedMemory } from '../native/index.ts';
@@ -22,11 +23,17 @@ export const sendFlags = {
   fence: 2,
   /** Wakes a receiver that asked for solicited events only. */
   solicited: 4,
-  /** The data is copied when it is posted: its memory may be reused when post returns, and needs no registration. */
+  /**
+   * The data is copied when it is posted: its memory may be reused when post returns, and needs no
+   * registration.
+   */
   inline: 8,
 } as const;
 
-/** Words of a send row. Scatter-gather entries follow at `sge`, four words each. 64-bit values are low word, high word. */
+/**
+ * Words of a send row. Scatter-gather entries follow at `sge`, four words each. 64-bit values are
+ * low word, high word.
+ */
 export const sendRow = {
   opcode: 0,
   flags: 1,
@@ -141,7 +148,9 @@ abstract class Batch implements Disposable {
   }
 }
 
-/** Requests for a send queue. Each method adds a row; `sge` adds memory to it. Nothing is allocated. */
+/**
+ * Requests for a send queue. Each method adds a row; `sge` adds memory to it. Nothing is allocated.
+ */
 export class SendBatch extends Batch {
   constructor(options: BatchOptions = {}) {
     super(options, sendRow);
@@ -180,7 +189,10 @@ export class SendBatch extends Batch {
     return this;
   }
 
-  /** Adds a 64-bit value, given in halves, to eight bytes of remote memory; what was there goes to the row's memory. */
+  /**
+   * Adds a 64-bit value, given in halves, to eight bytes of remote memory; what was there goes to
+   * the row's memory.
+   */
   fetchAdd(
     wrId: number,
     remoteAddress: number,
@@ -214,7 +226,10 @@ export class SendBatch extends Batch {
     return this;
   }
 
-  /** UD: the destination of the last row; `handle` is that of an `Ah`. A qkey with the top bit set means the QP's own. */
+  /**
+   * UD: the destination of the last row; `handle` is that of an `Ah`. A qkey with the top bit set
+   * means the QP's own.
+   */
   to(handle: number, qpNumber: number, qkey: number): this {
     if (this.count === 0) throw new UsageError('a destination needs a request first');
     const row = (this.count - 1) * this.rowWords;

@@ -1,4 +1,5 @@
-// A request that fails, with two behind it: the first completes with its status, the others are flushed.
+// A request that fails, with two behind it: the first completes with its status, the others are
+// flushed.
 
 import assert from 'node:assert/strict';
 import type { SendBatch } from '../../src/verbs/index.ts';

@@ -1,4 +1,5 @@
-// What the flags of a request promise: inline, unsignalled, fence, solicited; and the order that holds without any.
+// What the flags of a request promise: inline, unsignalled, fence, solicited; and the order that
+// holds without any.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';

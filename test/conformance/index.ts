@@ -32,10 +32,15 @@ const parts = {
 
 export type Part = keyof typeof parts;
 
-/** Those that say something about what goes over the wire, for runs between two kinds of devices. */
+/**
+ * Those that say something about what goes over the wire, for runs between two kinds of devices.
+ */
 export const wireParts: readonly Part[] = ['opcodes', 'flags', 'remoteErrors', 'retries', 'keys'];
 
-/** Declares the tests of the suite, all of them unless said otherwise; call it at the top of a test file. */
+/**
+ * Declares the tests of the suite, all of them unless said otherwise; call it at the top of a test
+ * file.
+ */
 export function conformance(target: ConformanceTarget, chosen = Object.keys(parts) as readonly Part[]): void {
   for (const part of chosen) parts[part](target);
 }

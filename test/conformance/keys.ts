@@ -147,7 +147,8 @@ export function keys(target: ConformanceTarget): void {
       await warmUp(rig, right.mr.rkey);
       const key = right.mr.grant(right.qp);
       left.post((batch) => batch.write(1, right.mr.address, key).sge(...left.at(0, 8)));
-      // Only the right end moves on: what it answers, the left end has not seen when the key is revoked.
+      // Only the right end moves on: what it answers, the left end has not seen when the key is
+      // revoked.
       for (let polls = 0; polls < 200; polls++) reap(right.receiveCq);
       right.mr.revoke(key);
       assert.deepEqual(await left.sentStatuses(), ['1:SUCCESS']);

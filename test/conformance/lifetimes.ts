@@ -1,4 +1,5 @@
-// Lifetimes: children close before their parents, closing twice is harmless, and using a closed object throws.
+// Lifetimes: children close before their parents, closing twice is harmless, and using a closed
+// object throws.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';

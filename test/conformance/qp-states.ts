@@ -1,4 +1,5 @@
-// The QP state machine: every pair of states, every attribute, and what may be posted in which state.
+// The QP state machine: every pair of states, every attribute, and what may be posted in which
+// state.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
@@ -186,7 +187,8 @@ export function qpStateMachine(target: ConformanceTarget): void {
         assert.deepEqual(await left.sentStatuses(), ['2:SUCCESS']);
         left.qp.modify('RESET');
         right.qp.modify('RESET');
-        // A device with a thread of its own may have detected the end of its peer before, and flushed the receive.
+        // A device with a thread of its own may have detected the end of its peer before, and
+        // flushed the receive.
         reap(right.receiveCq);
         await turn();
         rig.connect();

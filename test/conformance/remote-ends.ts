@@ -1,4 +1,5 @@
-// The suite through remoting: its two ends are guests, with a connection each to a backend, and a device of it for each test.
+// The suite through remoting: its two ends are guests, with a connection each to a backend, and a
+// device of it for each test.
 
 import { RemoteConnection } from '../../src/providers/remote/index.ts';
 import type { GuestTransport } from '../../src/remoting/protocol/transport.ts';

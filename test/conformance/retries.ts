@@ -1,4 +1,5 @@
-// A peer that is not ready, slow, gone or never was; and what becomes of work that is outstanding when a QP fails.
+// A peer that is not ready, slow, gone or never was; and what becomes of work that is outstanding
+// when a QP fails.
 
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';

@@ -1,4 +1,5 @@
-// What the conformance suite is run against: how to get two devices that reach each other, and what they cannot do.
+// What the conformance suite is run against: how to get two devices that reach each other, and what
+// they cannot do.
 
 import { test } from 'node:test';
 import type { Device } from '../../src/verbs/index.ts';

@@ -1,4 +1,5 @@
-// Waiting for what a device does: ask again after each turn of the event loop, and after a while each millisecond, until a deadline.
+// Waiting for what a device does: ask again after each turn of the event loop, and after a while
+// each millisecond, until a deadline.
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -59,7 +60,10 @@ export async function drain(cq: Cq, count: number, deadlineMs: number = DEADLINE
   return completions;
 }
 
-/** Turns the event loop a number of times, and returns the completions that came meanwhile: for those that must not come. */
+/**
+ * Turns the event loop a number of times, and returns the completions that came meanwhile: for
+ * those that must not come.
+ */
 export async function settle(cq: Cq, turns = 200): Promise<Completion[]> {
   const completions: Completion[] = [];
   for (let index = 0; index < turns; index++) {

@@ -1,4 +1,5 @@
-// Programs for guests, compiled and in one archive: stripping types takes long in a guest, and so does every file of the host's.
+// Programs for guests, compiled and in one archive: stripping types takes long in a guest, and so
+// does every file of the host's.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -13,8 +14,9 @@ const parent = join(root, 'build/vm');
 const guestFolder = '/tmp/millrace';
 
 /**
- * Node in a guest. V8 that recompiles WebAssembly while it runs (Node's lexer of CommonJS modules, say) crashes now and then on an
- * emulated processor (QEMU 7.2, several threads): in Runtime_WasmTriggerTierUp, before any of our code.
+ * Node in a guest. V8 that recompiles WebAssembly while it runs (Node's lexer of CommonJS modules,
+ * say) crashes now and then on an emulated processor (QEMU 7.2, several threads): in
+ * Runtime_WasmTriggerTierUp, before any of our code.
  */
 export const guestNode: readonly string[] = [process.execPath, '--no-warnings', '--liftoff-only'];
 
@@ -22,7 +24,10 @@ export const guestNode: readonly string[] = [process.execPath, '--no-warnings', 
 export const guestEnv = { NODE_COMPILE_CACHE: '/tmp/compile-cache' };
 
 export interface Archive extends Disposable {
-  /** For tar. In it, files have their places below the project, and packages, the addon and the BPF objects are where they are looked for. */
+  /**
+   * For tar. In it, files have their places below the project, and packages, the addon and the BPF
+   * objects are where they are looked for.
+   */
   readonly path: string;
 }
 

@@ -5,11 +5,15 @@ import { freeHugePages } from '../../src/vortex/index.ts';
 
 const setting = '/proc/sys/vm/nr_hugepages';
 
-/** Reserves what is missing to `count` free ones, if the user may; disposing returns them. The row runs without them too. */
+/**
+ * Reserves what is missing to `count` free ones, if the user may; disposing returns them. The row
+ * runs without them too.
+ */
 export function reserveHugePages(count: number): Disposable {
   const missing = count - freeHugePages();
   if (missing <= 0) return { [Symbol.dispose]: () => {} };
-  // The difference is added and subtracted again, because other processes may change the number at the same time.
+  // The difference is added and subtracted again, because other processes may change the number at
+  // the same time.
   const add = (count: number): void => {
     writeFileSync(setting, String(Math.max(0, Number(readFileSync(setting, 'utf8')) + count)));
   };

@@ -1,9 +1,13 @@
-// Runs an event loop of ours on Node's: ours has the thread while it is busy, Node has it in between.
+// Runs an event loop of ours on Node's: ours has the thread while it is busy, Node has it in
+// between.
 
 import type { EventLoop } from '../../src/loop/index.ts';
 import { FdWatch, monotonicNs } from '../../src/native/index.ts';
 
-/** While busy, wait this long for the next event here: the way through Node's loop costs two more system calls. */
+/**
+ * While busy, wait this long for the next event here: the way through Node's loop costs two more
+ * system calls.
+ */
 const LINGER_NS = 50_000;
 /** Node's timers, signals and sockets wait no longer than this. */
 const SLICE_NS = 1_000_000;

@@ -1,4 +1,5 @@
-// Measures a row: all entrants once in each round, in rotating order, so that disturbances of the machine affect all alike.
+// Measures a row: all entrants once in each round, in rotating order, so that disturbances of the
+// machine affect all alike.
 
 import type { Entrant, Limit, Rival, Row } from './row.ts';
 
@@ -43,7 +44,10 @@ export async function measureRow(row: Row, options: MeasureOptions): Promise<Res
   return summarize(row, rounds);
 }
 
-/** Medians over the rounds. A ratio is the median of the rounds' ratios, whose two figures were measured under the same conditions. */
+/**
+ * Medians over the rounds. A ratio is the median of the rounds' ratios, whose two figures were
+ * measured under the same conditions.
+ */
 export function summarize(row: Pick<Row, 'id' | 'unit' | 'threshold' | 'goal'>, rounds: readonly Round[]): Result {
   const rivals = Object.keys(rounds[0] ?? {}).filter((name): name is Rival => name !== 'ours');
   const against: Partial<Record<Rival, number>> = {};

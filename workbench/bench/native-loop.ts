@@ -1,4 +1,5 @@
-// A worker that runs one of our loops and posts its ns per iteration. workbench/bench/c/loop.c has the same loops in C.
+// A worker that runs one of our loops and posts its ns per iteration. workbench/bench/c/loop.c has
+// the same loops in C.
 
 import { parentPort } from 'node:worker_threads';
 import {

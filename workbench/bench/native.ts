@@ -1,4 +1,5 @@
-// Rows native.*: the cost of a call into the addon, and TypeScript loops over system calls next to the same loops in C.
+// Rows native.*: the cost of a call into the addon, and TypeScript loops over system calls next to
+// the same loops in C.
 
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
@@ -13,7 +14,9 @@ export interface LoopJob {
   readonly iterations: number;
 }
 
-/** `perMs`: about how many iterations take 1 ms. Both entrants run the same number of iterations. */
+/**
+ * `perMs`: about how many iterations take 1 ms. Both entrants run the same number of iterations.
+ */
 type Loop = Pick<LoopJob, 'kind' | 'size'> & { readonly perMs: number };
 
 function loopRow(id: string, what: string, { perMs, ...job }: Loop, limits: Pick<Row, 'threshold' | 'goal'>): Row {

@@ -1,4 +1,5 @@
-// The set-up of a row of proxy.*: two hosts, a load on every path, and the entrants that take turns.
+// The set-up of a row of proxy.*: two hosts, a load on every path, and the entrants that take
+// turns.
 
 import { Lab } from '../../src/lab/index.ts';
 import { type LoadOptions, peerLoad, type StartLoad } from './proxy-loads.ts';
@@ -11,9 +12,9 @@ const WARM_MS = 4000;
 export type ProxyRival = Exclude<ProxyPath, 'carried'>;
 
 /**
- * Raw writes of our device; `perMs`: about how many take 1 ms. Each covers more memory than the caches have, as in the
- * other rows that compare with the raw wire: repeated writes of 4 MiB ran at 40 GB/s, from the cache, and of 64 MiB at 9
- * GB/s, from memory.
+ * Raw writes of our device; `perMs`: about how many take 1 ms. Each covers more memory than the
+ * caches have, as in the other rows that compare with the raw wire: repeated writes of 4 MiB ran at
+ * 40 GB/s, from the cache, and of 64 MiB at 9 GB/s, from memory.
  */
 const rawWrites = { sizeBytes: 64 * 1024 * 1024, perMs: { shm: 0.12, roce: 0.015, tcp: 0.015 } } as const;
 
@@ -34,7 +35,8 @@ export async function prepareProxy(
   const ours = entrant('carried');
   const against: Partial<Record<ProxyRival, Entrant>> = {};
   for (const rival of rivals) against[rival] = entrant(rival);
-  // Runs without measuring, so that all pages are mapped and V8 has compiled the daemons' code, as in daemons that run for long.
+  // Runs without measuring, so that all pages are mapped and V8 has compiled the daemons' code, as
+  // in daemons that run for long.
   const warmMs = performance.now() + WARM_MS;
   do await ours(signal);
   while (performance.now() < warmMs);
@@ -42,7 +44,10 @@ export async function prepareProxy(
   return contestOf(undo, ours, against);
 }
 
-/** One carried stream, next to two processes that only write. They have a lab of their own, since RoCEv2 has one port. */
+/**
+ * One carried stream, next to two processes that only write. They have a lab of their own, since
+ * RoCEv2 has one port.
+ */
 export async function prepareRaw(wire: Wire, options: LoadOptions): Promise<Contest> {
   const { roundMs, signal } = options;
   await using undo = new AsyncDisposableStack();

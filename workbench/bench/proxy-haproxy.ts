@@ -1,4 +1,5 @@
-// The rival of proxy.*: two haproxy in TCP mode, one on each host, with the same two hops as a carried connection.
+// The rival of proxy.*: two haproxy in TCP mode, one on each host, with the same two hops as a
+// carried connection.
 
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,7 +18,10 @@ interface HaproxyHop {
 const POLL_MS = 20;
 const START_MS = 10_000;
 
-/** As a careful operator would configure it: no logs, one thread as daemons have one lane, enough connections, long timeouts. */
+/**
+ * As a careful operator would configure it: no logs, one thread as daemons have one lane, enough
+ * connections, long timeouts.
+ */
 export function haproxyConfig(listen: ServerAddress, next: ServerAddress): string {
   return `global
   nbthread 1

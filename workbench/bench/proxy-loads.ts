@@ -1,4 +1,5 @@
-// The loads of proxy.*, the same on each path: event loops in C, and the processor time that they take.
+// The loads of proxy.*, the same on each path: event loops in C, and the processor time that they
+// take.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -42,7 +43,10 @@ export function peerLoad(kind: PeerJob['kind'], amount: number): StartLoad {
   };
 }
 
-/** The processor time of all processes of both hosts, daemons or haproxy included, for 1 GB of one stream, in s. */
+/**
+ * The processor time of all processes of both hosts, daemons or haproxy included, for 1 GB of one
+ * stream, in s.
+ */
 export const cpuLoad: StartLoad = async (world, options) => {
   const load = await peerLoad('volume', 1)(world, options);
   const measure = async (path: ProxyPath): Promise<number> => {

@@ -1,4 +1,5 @@
-// redis in proxy.*: requests per second on each path, and how they change with the number of clients.
+// redis in proxy.*: requests per second on each path, and how they change with the number of
+// clients.
 
 import { type RedisServer, runRedisBenchmark, startRedis } from '../worlds/index.ts';
 import type { StartLoad } from './proxy-loads.ts';
@@ -27,8 +28,8 @@ export function redisLoad(clients: number): StartLoad {
 }
 
 /**
- * How the ratio to plain TCP changes with the number of clients: the ratio with `many` over the ratio with `few`. The four
- * measurements of a round are run forwards and backwards in turns.
+ * How the ratio to plain TCP changes with the number of clients: the ratio with `many` over the
+ * ratio with `few`. The four measurements of a round are run forwards and backwards in turns.
  */
 export function scaleLoad(few: number, many: number): StartLoad {
   return async (world, { roundMs, signal }) => {
@@ -59,7 +60,10 @@ export function scaleLoad(few: number, many: number): StartLoad {
   };
 }
 
-/** The number of requests, the same for all paths, with which a round takes about `roundMs` per path; a trial measures it. */
+/**
+ * The number of requests, the same for all paths, with which a round takes about `roundMs` per
+ * path; a trial measures it.
+ */
 async function requestsFor(world: ProxyWorld, clients: number, roundMs: number, signal: AbortSignal): Promise<number> {
   const least = clients * LEAST_PER_CLIENT;
   const trial = { clients, requests: Math.max(TRIAL_REQUESTS, least) };

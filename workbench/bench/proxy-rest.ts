@@ -1,4 +1,5 @@
-// What a proxy costs at rest: processor time with idle connections, memory behind a receiver that has stopped.
+// What a proxy costs at rest: processor time with idle connections, memory behind a receiver that
+// has stopped.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,7 +17,10 @@ const SETTLE_MS = 300;
 const OFFERED_MIB = 1000;
 const STALL_MS = { quick: 4000, full: 10_000 } as const;
 const FULL_ROUND_MS = 1000;
-/** Long enough to run the daemons' code, too short to touch a whole ring: its pages count when a stall touches them. */
+/**
+ * Long enough to run the daemons' code, too short to touch a whole ring: its pages count when a
+ * stall touches them.
+ */
 const LIGHT_MS = 50;
 
 interface Resting {
@@ -81,7 +85,10 @@ function cpuNs(pid: number): number {
   return times.reduce((sum, time) => sum + Number(time), 0);
 }
 
-/** The memory at rest is read once, before the first stall, so that buffers which daemons keep afterwards count as held. */
+/**
+ * The memory at rest is read once, before the first stall, so that buffers which daemons keep
+ * afterwards count as held.
+ */
 const slow: MakeEntrant = async ({ world, peers }, path, { roundMs, signal }) => {
   const address = world.addressOf(path);
   const light = { kind: 'rtt', amount: 64, ms: LIGHT_MS } as const;

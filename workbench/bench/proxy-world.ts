@@ -1,4 +1,5 @@
-// Two lab hosts with three paths from one to the other, all open at once: plain TCP, a haproxy pair, and carried by daemons.
+// Two lab hosts with three paths from one to the other, all open at once: plain TCP, a haproxy
+// pair, and carried by daemons.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,5 @@
-// Rows proxy.*: programs on two hosts whose connections daemons carry, next to plain TCP and to a haproxy pair.
+// Rows proxy.*: programs on two hosts whose connections daemons carry, next to plain TCP and to a
+// haproxy pair.
 
 import { type ProxyRival, prepareProxy, prepareRaw } from './proxy-contest.ts';
 import { cpuLoad, peerLoad, type StartLoad } from './proxy-loads.ts';

@@ -1,4 +1,5 @@
-// The loops of a guest in the remoting rows: the same code for a device of its own and for the backend's.
+// The loops of a guest in the remoting rows: the same code for a device of its own and for the
+// backend's.
 
 import type { Socket } from 'node:net';
 import { monotonicNs, type SharedMemory } from '../../src/native/index.ts';
@@ -85,7 +86,9 @@ export class GuestWorld {
     return product ** (1 / sizes.length);
   }
 
-  /** Each write uses the next part of both memories, so that memory is measured and not the cache. */
+  /**
+   * Each write uses the next part of both memories, so that memory is measured and not the cache.
+   */
   #write(size: number, count: number): void {
     const batch = this.#batch;
     const { rkey } = this.#target;
@@ -102,7 +105,10 @@ export class GuestWorld {
     this.#qp.throwIfFailed(this.#completions, 0);
   }
 
-  /** Writes every page once: the first touch by the process that moves the bytes costs more than a small write. */
+  /**
+   * Writes every page once: the first touch by the process that moves the bytes costs more than a
+   * small write.
+   */
   #touch(): void {
     const size = 1 << 20;
     for (let bytes = 0; bytes < this.#source.sizeBytes; bytes += size) this.#write(size, 1);
@@ -116,7 +122,10 @@ export class GuestWorld {
     if (this.#qp.state !== 'RTS') throw new Error('call the backend: the QP is not in RTS');
   }
 
-  /** The peer writes the time into a message when it posts it; the sample is the time from then to the callback here. */
+  /**
+   * The peer writes the time into a message when it posts it; the sample is the time from then to
+   * the callback here.
+   */
   async #events(ms: number): Promise<number> {
     const endNs = monotonicNs() + ms * 1e6;
     const samples: number[] = [];

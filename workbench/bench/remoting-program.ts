@@ -1,4 +1,5 @@
-// The programs of the remoting rows: a backend, a peer that is written to, and a guest that runs loops natively and remoted.
+// The programs of the remoting rows: a backend, a peer that is written to, and a guest that runs
+// loops natively and remoted.
 
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
@@ -44,7 +45,9 @@ function runBackend({ folder, wait = 'mixed' }: ProgramOptions): void {
   });
 }
 
-/** Offers its memory to each guest that connects, and sends the time whenever the guest asks for it. */
+/**
+ * Offers its memory to each guest that connects, and sends the time whenever the guest asks for it.
+ */
 async function runPeer({ folder, sizeBytes }: ProgramOptions): Promise<void> {
   const device = openSoftDevice(places(folder).shm);
   const pd = device.createPd();
@@ -88,7 +91,8 @@ async function runGuest({ folder, sizeBytes, wait = 'mixed' }: ProgramOptions): 
     return GuestWorld.build(device, socket, from);
   };
   const remoted = await build(openRemoteDevice('soft-shm', { socketPath: backend, wait }), sizeBytes);
-  // Both devices use the same memory, because the place of the pages matters more than which process copies them.
+  // Both devices use the same memory, because the place of the pages matters more than which
+  // process copies them.
   const worlds = { remoted, native: await build(openSoftDevice(shm), remoted.memory) };
   process.on('message', (order: LoopOrder) => {
     void worlds[order.where].run(order).then((figure) => process.send?.({ figure }));

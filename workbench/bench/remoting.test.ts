@@ -1,4 +1,5 @@
-// The remoting rows run: their processes find each other, and both ways of carrying a write are measured.
+// The remoting rows run: their processes find each other, and both ways of carrying a write are
+// measured.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

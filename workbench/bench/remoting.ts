@@ -1,4 +1,5 @@
-// Rows remoting.*: verbs of a guest process through the backend, next to the same loops on a device of its own.
+// Rows remoting.*: verbs of a guest process through the backend, next to the same loops on a device
+// of its own.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -12,11 +13,17 @@ import type { ProgramOptions } from './remoting-program.ts';
 import type { Contest, Row } from './row.ts';
 
 const KIB = 1024;
-/** The sizes of the bandwidth experiments in the paper on para-virtualization by API remoting (docs/remoting.md). */
+/**
+ * The sizes of the bandwidth experiments in the paper on para-virtualization by API remoting
+ * (docs/remoting.md).
+ */
 const bulkSizes = [512, 1024, 2048, 4096, 8192].map((kib) => kib * KIB);
 /** The size of a guest's source and of the peer's target: more than the caches have. */
 const REGION_BYTES = 64 * 1024 * KIB;
-/** Both devices take turns within a round, so that disturbances of the machine affect both alike; the median of the turns counts. */
+/**
+ * Both devices take turns within a round, so that disturbances of the machine affect both alike;
+ * the median of the turns counts.
+ */
 const TURNS = 5;
 /** The shortest round of rows with large transfers, so that each size has enough time in a turn. */
 const LEAST_BULK_MS = 2000;
@@ -79,7 +86,10 @@ interface RemotingRow extends Omit<Row, 'prepare'> {
   readonly figure: (ns: readonly number[]) => number;
   readonly guests?: number;
   readonly wait?: WaitMode;
-  /** `added`: what remoting adds, in the row's unit; `alone`: remoted only; else native is the rival. */
+  /**
+   * `added`: what remoting adds, in the row's unit; `alone`: remoted only; else native is the
+   * rival.
+   */
   readonly compared?: 'added' | 'alone';
   /** The shortest round. */
   readonly leastMs?: number;
@@ -115,7 +125,8 @@ function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, least
       against: compared === undefined ? { native: entrant('native') } : {},
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     };
-    // Runs without measuring, so that V8 has compiled the loops, on the measured processor, and all pages are mapped.
+    // Runs without measuring, so that V8 has compiled the loops, on the measured processor, and all
+    // pages are mapped.
     const warmMs = performance.now() + WARM_MS;
     do for (const run of [contest.ours, ...Object.values(contest.against)]) await run(signal);
     while (performance.now() < warmMs);
@@ -125,7 +136,10 @@ function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, least
 }
 
 const inUs = ([ns]: readonly number[]): number => ns / 1000;
-/** The MiB/s of all guests together, for operations of `bytes` each (the geometric mean of the sizes). */
+/**
+ * The MiB/s of all guests together, for operations of `bytes` each (the geometric mean of the
+ * sizes).
+ */
 const mibPerS =
   (bytes: number) =>
   (each: readonly number[]): number =>

@@ -26,9 +26,10 @@ const rows: readonly Row[] = [
 ];
 
 /**
- * Ids, groups (`steer` and `steer.connect` mean all ids that continue with a dot), or patterns with `*` (`native.*`,
- * `*.bulk.3`); none means all rows. The result has the order of the list, each row once. A variant of a row, such as
- * `proxy.bulk.1@roce`, is selected only by a word with an `@`: `proxy@roce` is that group on that wire.
+ * Ids, groups (`steer` and `steer.connect` mean all ids that continue with a dot), or patterns with
+ * `*` (`native.*`, `*.bulk.3`); none means all rows. The result has the order of the list, each row
+ * once. A variant of a row, such as `proxy.bulk.1@roce`, is selected only by a word with an `@`:
+ * `proxy@roce` is that group on that wire.
  */
 export function selectRows(patterns: readonly string[], all: readonly Row[] = rows): readonly Row[] {
   if (patterns.length === 0) return all;

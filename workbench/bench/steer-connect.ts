@@ -1,5 +1,5 @@
-// The daemon of steer.connect.*, a process: accepts the steered connections and joins each by plain TCP to its server, which
-// is on the same host.
+// The daemon of steer.connect.*, a process: accepts the steered connections and joins each by plain
+// TCP to its server, which is on the same host.
 //
 //   steer-connect CGROUP INSTANCE ADDRESS:PORT
 
@@ -30,7 +30,9 @@ const buffers = new BufferPool();
 /** Bytes are received here; it stays with a leg while the other leg cannot take them. */
 let scratch = buffers.take();
 
-/** One socket of a joined connection, and the bytes from it that the other leg has not taken yet. */
+/**
+ * One socket of a joined connection, and the bytes from it that the other leg has not taken yet.
+ */
 class Leg implements Watched, Resumable {
   readonly socket: Socket;
   readonly #token: number;

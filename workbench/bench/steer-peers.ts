@@ -1,4 +1,5 @@
-// The two programs of steer.* and proxy.* (workbench/bench/c/steer-*.c) in lab hosts: event loops in C, so that what is seen is the path.
+// The two programs of steer.* and proxy.* (workbench/bench/c/steer-*.c) in lab hosts: event loops
+// in C, so that what is seen is the path.
 
 import { execFile } from 'node:child_process';
 import { mkdir, rename, stat } from 'node:fs/promises';
@@ -12,12 +13,18 @@ import { LineProgram } from './steer-program.ts';
 /** In the words of workbench/bench/c/steer-client.c. */
 export interface PeerJob {
   readonly kind: 'rtt' | 'bulk' | 'volume' | 'connects' | 'stall' | 'idle' | 'drop' | 'slow';
-  /** Bytes (rtt), streams (bulk, volume), connections (idle; at a time: connects), MiB (stall), MiB/s (slow). */
+  /**
+   * Bytes (rtt), streams (bulk, volume), connections (idle; at a time: connects), MiB (stall),
+   * MiB/s (slow).
+   */
   readonly amount: number;
   readonly ms: number;
 }
 
-/** On which processors the two run. Where that is left to the kernel, other load decides whether a message wakes an idle one. */
+/**
+ * On which processors the two run. Where that is left to the kernel, other load decides whether a
+ * message wakes an idle one.
+ */
 export type Placement = 'anywhere' | 'together' | 'apart';
 
 /** Where the two run. */
@@ -89,7 +96,10 @@ export class SteerPeers implements AsyncDisposable {
     this.#undo = undo;
   }
 
-  /** The figure that the client gives. `at`: a port of the server, or where else the client is to connect. */
+  /**
+   * The figure that the client gives. `at`: a port of the server, or where else the client is to
+   * connect.
+   */
   async run({ kind, amount, ms }: PeerJob, at: number | ServerAddress, signal: AbortSignal): Promise<number> {
     const { address, port } = typeof at === 'number' ? { address: this.#address, port: at } : at;
     this.#client.write(`${kind} ${address} ${port} ${amount} ${Math.ceil(ms)}`);

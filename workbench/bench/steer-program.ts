@@ -1,4 +1,5 @@
-// A program of the bench in a lab host that says what it has to say in lines: started, listened to, ended by its own pid.
+// A program of the bench in a lab host that says what it has to say in lines: started, listened to,
+// ended by its own pid.
 
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,5 @@
-// The daemon of steer.skmsg.*, a process: joins the two proxy sockets of each connection, both of whose ends are on this host.
+// The daemon of steer.skmsg.*, a process: joins the two proxy sockets of each connection, both of
+// whose ends are on this host.
 //
 //   steer-skmsg CGROUP INSTANCE ADDRESS:PORT
 

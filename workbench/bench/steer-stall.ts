@@ -1,4 +1,5 @@
-// How much memory is held when the receiver of a stream reads slowly or not at all: by the kernel's sockets and by who carries.
+// How much memory is held when the receiver of a stream reads slowly or not at all: by the kernel's
+// sockets and by who carries.
 
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,7 +15,10 @@ const SLOW_OFFER_MIB_PER_S = 40;
 const LONGEST_MS = 600_000;
 const MIB = 2 ** 20;
 
-/** What the kernel holds for the sockets of a host: received and not read, set aside, sent and not acknowledged; see ss(8). */
+/**
+ * What the kernel holds for the sockets of a host: received and not read, set aside, sent and not
+ * acknowledged; see ss(8).
+ */
 async function socketBytes(host: Host): Promise<number> {
   const { code, stdout, stderr } = await host.run('ss', ['-tumnH']);
   if (code !== 0) throw new MillraceError('MILLRACE_ERR_FAILED', `run ss in host ${host.name}: ${stderr.trim()}`);
@@ -61,7 +65,10 @@ export async function heldMiB(stall: Stall, at: number | ServerAddress): Promise
   return mostBytes / MIB;
 }
 
-/** Offers twice of what the receiver reads from now on, and tells at each look how many MiB are held by then. */
+/**
+ * Offers twice of what the receiver reads from now on, and tells at each look how many MiB are held
+ * by then.
+ */
 export async function startSlow(
   holders: Holders,
   peers: SteerPeers,

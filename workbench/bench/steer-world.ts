@@ -1,4 +1,5 @@
-// A lab host in which one port is steered by a method and another is not, under the same hooks; and the proof of it.
+// A lab host in which one port is steered by a method and another is not, under the same hooks; and
+// the proof of it.
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -67,7 +68,10 @@ export class SteerWorld implements AsyncDisposable {
     this.#undo = undo;
   }
 
-  /** Measures on the steered port. A connection that went by plain TCP after all is an error, not a figure. */
+  /**
+   * Measures on the steered port. A connection that went by plain TCP after all is an error, not a
+   * figure.
+   */
   async steered(measure: (port: number) => Promise<number>): Promise<number> {
     const before = this.#counters();
     const figure = await measure(ports.steered);

@@ -1,4 +1,5 @@
-// Rows steer.*: programs on one host whose connections are steered, next to the same programs on plain loopback TCP.
+// Rows steer.*: programs on one host whose connections are steered, next to the same programs on
+// plain loopback TCP.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Host } from '../../src/lab/index.ts';
@@ -51,7 +52,10 @@ const redisTest: Prepare = async ({ host }, roundMs, signal) => {
   return { measure, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 };
 
-/** Through proxy sockets nothing holds a sender back, and the memory is that of the whole machine's TCP: less must do. */
+/**
+ * Through proxy sockets nothing holds a sender back, and the memory is that of the whole machine's
+ * TCP: less must do.
+ */
 function offeredMiB(method: SteerMethod | 'plain'): number {
   return method === 'skmsg' ? 200 : 1000;
 }

@@ -1,4 +1,5 @@
-// A process at one end of the verbs rows: `server` is an ordinary perf server, `client` runs a loop for each message.
+// A process at one end of the verbs rows: `server` is an ordinary perf server, `client` runs a loop
+// for each message.
 
 import { copyMemory, monotonicNs, pinThread, SharedMemory } from '../../src/native/index.ts';
 import {

@@ -1,5 +1,5 @@
-// Rows verbs.rxe.* and roce.rxe.*, in a guest: our verbs on the kernel's software RDMA device (rxe), and soft-roce, each in
-// turns with perftest on rxe.
+// Rows verbs.rxe.* and roce.rxe.*, in a guest: our verbs on the kernel's software RDMA device
+// (rxe), and soft-roce, each in turns with perftest on rxe.
 
 import { fileURLToPath } from 'node:url';
 import { MillraceError } from '../../src/errors.ts';
@@ -20,7 +20,10 @@ interface RxeLoop {
 export interface RxeTask {
   readonly loop: RxeLoop;
   readonly roundMs: number;
-  /** Named pipes: for each line with an entrant's name in one there is a line with its figure in the other. */
+  /**
+   * Named pipes: for each line with an entrant's name in one there is a line with its figure in the
+   * other.
+   */
   readonly commands: string;
   readonly answers: string;
 }
@@ -38,9 +41,9 @@ async function prepareRxe(loop: RxeLoop, rival: Rival, roundMs: number, signal: 
   const ungroup = 'echo 0 > /proc/sys/kernel/sched_autogroup_enabled';
   await guest.runOk(['sh', '-c', `${ungroup} && mkdir ${folder} && mkfifo ${task.commands} ${task.answers}`]);
   const file = new URL('verbs-rxe-driver.ts', import.meta.url);
-  // Both entrants poll on both processors, at idle priority: the kernel's threads that move the packets must run first, or
-  // every packet waits for the scheduler's tick.
-  // On an emulated processor V8 now and then crashes when it recompiles running WebAssembly (the type stripper).
+  // Both entrants poll on both processors, at idle priority: the kernel's threads that move the
+  // packets must run first, or every packet waits for the scheduler's tick. On an emulated
+  // processor V8 now and then crashes when it recompiles running WebAssembly (the type stripper).
   const node = [process.execPath, '--no-warnings', '--liftoff-only'];
   // rxe has the RoCEv2 port in the first network namespace.
   const apart = 'ip netns add soft && ip -n soft link set lo up';

@@ -1,4 +1,5 @@
-// Rows verbs.shm.*: the soft device between two processes on two processors, next to plain copies of the same size.
+// Rows verbs.shm.*: the soft device between two processes on two processors, next to plain copies
+// of the same size.
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';

@@ -1,4 +1,5 @@
-// A worker of the row vortex.local: fills or sums doubles, in the window of a stream or in an ordinary array.
+// A worker of the row vortex.local: fills or sums doubles, in the window of a stream or in an
+// ordinary array.
 
 import { parentPort } from 'node:worker_threads';
 import {
@@ -10,8 +11,8 @@ import {
 } from '../../src/vortex/index.ts';
 
 /**
- * `open`: opens a window for the next `stream`, which runs the loop over all of it. `array`: runs the loop over an array of
- * `arrayBytes`, `sizeBytes` in all.
+ * `open`: opens a window for the next `stream`, which runs the loop over all of it. `array`: runs
+ * the loop over an array of `arrayBytes`, `sizeBytes` in all.
  */
 export type LoopOrder =
   | { readonly kind: 'open'; readonly handle: LocalHandle }

@@ -1,4 +1,5 @@
-// Rows vortex.local*: one worker fills a stream of doubles, one sums it, next to the same loops over ordinary arrays.
+// Rows vortex.local*: one worker fills a stream of doubles, one sums it, next to the same loops
+// over ordinary arrays.
 
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
@@ -15,7 +16,10 @@ const BYTES_PER_MS = 4e6;
 /** Beyond 2^31 elements V8 indexes slowly, in any array. */
 const MAX_STREAM_BYTES = 2 ** 33;
 
-/** The pool of the row: blocks large enough that page faults do not count, few enough to stay in the cache. */
+/**
+ * The pool of the row: blocks large enough that page faults do not count, few enough to stay in the
+ * cache.
+ */
 const pool: StreamOptions & { readonly blockBytes: number; readonly poolBlocks: number } = {
   blockBytes: 8 * MIB,
   poolBlocks: 8,
@@ -40,7 +44,10 @@ class Workers implements AsyncDisposable {
     this.#workers = [new Worker(file), new Worker(file)];
   }
 
-  /** Measures from the first touch to the end, without opening the windows; the rival's arrays are not allocated in that time either. */
+  /**
+   * Measures from the first touch to the end, without opening the windows; the rival's arrays are
+   * not allocated in that time either.
+   */
   async stream(sizeBytes: number, options: StreamOptions, signal: AbortSignal): Promise<LocalFigures> {
     using stream = createLocalStream(sizeBytes, options);
     const { producer, consumer } = stream;

@@ -1,10 +1,13 @@
-// The program on one host of the vortex.tcp and RDMA rows: each line of JSON is a job, and a line with its report is the answer.
+// The program on one host of the vortex.tcp and RDMA rows: each line of JSON is a job, and a line
+// with its report is the answer.
 
 import { createInterface } from 'node:readline';
 import { openReceiver, openSender, type Strategy } from '../../src/vortex/net/index.ts';
 import { offerRaw, writeRaw } from './vortex-raw.ts';
 
-/** What the program does with the memory: fill it as memset does, or touch one word of each page. */
+/**
+ * What the program does with the memory: fill it as memset does, or touch one word of each page.
+ */
 export type Touch = 'fill' | 'word';
 
 export interface StreamJob {
@@ -35,7 +38,9 @@ export interface StreamReport {
 const PAGE_WORDS = 1024;
 const FILL_BYTES = 1024 * 1024;
 
-/** Raw WRITEs neither fill nor read memory, so next to them a stream touches as little as possible. */
+/**
+ * Raw WRITEs neither fill nor read memory, so next to them a stream touches as little as possible.
+ */
 function touch(words: Int32Array, how: Touch, isWriter: boolean): number {
   let sum = 0;
   if (!isWriter) {

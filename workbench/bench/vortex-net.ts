@@ -1,4 +1,5 @@
-// Rows vortex.tcp, vortex.pool, vortex.copy and vortex.register: streams between two lab hosts, next to iperf3 or raw WRITEs.
+// Rows vortex.tcp, vortex.pool, vortex.copy and vortex.register: streams between two lab hosts,
+// next to iperf3 or raw WRITEs.
 
 import { fileURLToPath } from 'node:url';
 import { MillraceError, UnsupportedError } from '../../src/errors.ts';
@@ -17,7 +18,10 @@ const LEAST_ROUND_MS = 600;
 const TCP_BYTES_PER_MS = 2e6;
 const SHM_BYTES_PER_MS = 12e6;
 const ROCE_BYTES_PER_MS = 0.4e6;
-/** The memory of the raw WRITEs at each end: many times a processor's cache, and less on the slower wire. */
+/**
+ * The memory of the raw WRITEs at each end: many times a processor's cache, and less on the slower
+ * wire.
+ */
 const SHM_REGION_BYTES = 256 * MIB;
 const ROCE_REGION_BYTES = 64 * MIB;
 const IPERF_PORT = '5201';
@@ -26,7 +30,10 @@ const program = fileURLToPath(new URL('vortex-net-program.ts', import.meta.url))
 
 type Geometry = Pick<StreamJob, 'blockBytes' | 'poolBlocks'>;
 
-/** The pools fit into the processor's cache, so that bytes of one end need not be fetched from memory by the other. */
+/**
+ * The pools fit into the processor's cache, so that bytes of one end need not be fetched from
+ * memory by the other.
+ */
 const tcpPool: Geometry = { blockBytes: 2 * MIB, poolBlocks: 8 };
 const rdmaPool: Geometry = { blockBytes: 4 * MIB, poolBlocks: 4 };
 

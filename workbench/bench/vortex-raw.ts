@@ -1,4 +1,5 @@
-// The rival of vortex.pool, vortex.copy and vortex.register: raw WRITEs of the same length over distinct memory, without a stream.
+// The rival of vortex.pool, vortex.copy and vortex.register: raw WRITEs of the same length over
+// distinct memory, without a stream.
 
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
@@ -65,7 +66,10 @@ export async function offerRaw(spec: RawSpec, onListening: (port: number) => voi
   server.close();
 }
 
-/** Writes `sizeBytes` in WRITEs of `writeBytes`, after one unmeasured pass over the region. Resolves to the seconds. */
+/**
+ * Writes `sizeBytes` in WRITEs of `writeBytes`, after one unmeasured pass over the region. Resolves
+ * to the seconds.
+ */
 export async function writeRaw(
   spec: RawSpec,
   to: { readonly host: string; readonly port: number },

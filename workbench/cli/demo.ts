@@ -1,4 +1,5 @@
-// `millrace demo`, which is `npm start`: real programs between two hosts on this machine, over plain TCP and carried.
+// `millrace demo`, which is `npm start`: real programs between two hosts on this machine, over
+// plain TCP and carried.
 
 import { InvalidArgumentError, Option } from 'commander';
 import type { AddCommand, World } from '../../src/cli/index.ts';

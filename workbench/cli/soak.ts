@@ -1,4 +1,5 @@
-// `millrace soak`, which is `npm run soak`: hundreds of connections under planned faults, and a table of how they ended.
+// `millrace soak`, which is `npm run soak`: hundreds of connections under planned faults, and a
+// table of how they ended.
 
 import { InvalidArgumentError, Option } from 'commander';
 import type { AddCommand, World } from '../../src/cli/index.ts';

@@ -58,7 +58,10 @@ export class CarriedPair implements AsyncDisposable {
     this.#undo = undo;
   }
 
-  /** Waits until connections of the client's programs to `listeners` listeners of the server are carried. */
+  /**
+   * Waits until connections of the client's programs to `listeners` listeners of the server are
+   * carried.
+   */
   async carrying(listeners: number, signal: AbortSignal): Promise<void> {
     const endMs = performance.now() + CONNECT_MS;
     for (;;) {

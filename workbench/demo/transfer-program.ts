@@ -1,4 +1,5 @@
-// A checked bulk transfer: `serve PORT BYTES` sends, `fetch HOST PORT BYTES` receives; both print the sha256 of the bytes.
+// A checked bulk transfer: `serve PORT BYTES` sends, `fetch HOST PORT BYTES` receives; both print
+// the sha256 of the bytes.
 
 import { createHash } from 'node:crypto';
 import { connect, createServer } from 'node:net';

@@ -1,4 +1,5 @@
-// The bulk transfer between two lab hosts, in which the checksums of sender and receiver must be the same.
+// The bulk transfer between two lab hosts, in which the checksums of sender and receiver must be
+// the same.
 
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';

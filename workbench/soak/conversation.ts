@@ -5,8 +5,9 @@ import { type CheckedSocket, isReset, WrongBytes } from './checked-socket.ts';
 import { type Behaviour, decodeHeader, type End, encodeHeader, HEADER_BYTES, type Step, scriptOf } from './script.ts';
 
 /**
- * `exact`: everything went as in the script, to the last byte. `reset`: the connection was reset without a reset in the
- * script; the faults decide whether that is allowed. The others are never allowed.
+ * `exact`: everything went as in the script, to the last byte. `reset`: the connection was reset
+ * without a reset in the script; the faults decide whether that is allowed. The others are never
+ * allowed.
  */
 export type Ending = 'exact' | 'reset' | 'wrong' | 'stuck' | 'failed';
 

@@ -1,4 +1,5 @@
-// The logs of the daemons of a soak: faults explain errors with peers and etcd, and all other errors are failures.
+// The logs of the daemons of a soak: faults explain errors with peers and etcd, and all other
+// errors are failures.
 
 import type { DaemonProcess } from '../worlds/index.ts';
 

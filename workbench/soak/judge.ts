@@ -1,4 +1,5 @@
-// Decides which connections ended rightly: exactly, or with a reset while a daemon on their path was dead.
+// Decides which connections ended rightly: exactly, or with a reset while a daemon on their path
+// was dead.
 
 import type { Outcome } from './conversation.ts';
 import { type Fault, isDeadly } from './plan.ts';
@@ -9,7 +10,10 @@ const SLACK_MS = 100;
 export interface Bounds {
   /** How long after the daemons have met again connections of the dead one may be reset. */
   readonly lateMs: number;
-  /** On a busy machine a pause or a cut may last longer than planned: from this length on streams need not survive it. */
+  /**
+   * On a busy machine a pause or a cut may last longer than planned: from this length on streams
+   * need not survive it.
+   */
   readonly tooLongMs: number;
 }
 

@@ -1,4 +1,5 @@
-// One phase of a soak: daemons on one wire, traffic between them, faults, and a check of what is left afterwards.
+// One phase of a soak: daemons on one wire, traffic between them, faults, and a check of what is
+// left afterwards.
 
 import { setTimeout as rest } from 'node:timers/promises';
 import { MillraceError } from '../../src/errors.ts';
@@ -47,7 +48,10 @@ const bounds: Bounds = {
   lateMs: 15_000,
   tooLongMs: channelSettings.recoverySeconds * 800,
 };
-/** How long the daemons must be quiet before the traffic starts; the time of traffic before the first fault, and after the last. */
+/**
+ * How long the daemons must be quiet before the traffic starts; the time of traffic before the
+ * first fault, and after the last.
+ */
 const CALM_MS = 1000;
 /** The probability with which each packet of soft-roce is lost. */
 const LOSS = 0.01;
@@ -129,7 +133,10 @@ async function haveMet(world: SoakWorld, signal: AbortSignal): Promise<boolean> 
   return (await vitalsWhen(world, (all) => all.every(({ isUp }) => isUp), signal)).isTrue;
 }
 
-/** After they have met, daemons still open connections to each other: they have settled after a while without new ones. */
+/**
+ * After they have met, daemons still open connections to each other: they have settled after a
+ * while without new ones.
+ */
 function hasSettled(): (all: readonly Vitals[]) => boolean {
   let most = 0;
   let sinceMs = performance.now();

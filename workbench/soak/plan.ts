@@ -1,4 +1,5 @@
-// The plan of faults as plain data: what breaks, in which order, for how long. It follows from the seed.
+// The plan of faults as plain data: what breaks, in which order, for how long. It follows from the
+// seed.
 
 import { Random } from '../worlds/index.ts';
 
@@ -23,7 +24,10 @@ export interface PlannedFault {
   readonly durationMs: number;
   /** The time until the next fault. */
   readonly restMs: number;
-  /** Whether the next fault waits until the peers have met again; otherwise it may hit during the recovery. */
+  /**
+   * Whether the next fault waits until the peers have met again; otherwise it may hit during the
+   * recovery.
+   */
   readonly isAwaited: boolean;
 }
 

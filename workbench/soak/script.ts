@@ -1,4 +1,5 @@
-// The script of a connection, as steps that both ends know in advance: it follows from the behaviour and a seed.
+// The script of a connection, as steps that both ends know in advance: it follows from the
+// behaviour and a seed.
 
 import { Random } from '../worlds/index.ts';
 
@@ -23,11 +24,17 @@ export type Step =
   | { readonly what: 'send'; readonly by: End; readonly bytes: number; readonly paceMs?: number }
   /** Both ends send at the same time. */
   | { readonly what: 'exchange'; readonly bytes: Readonly<Record<End, number>> }
-  /** Shuts down its sending side; the other end must see the end of the stream, and no bytes before it. */
+  /**
+   * Shuts down its sending side; the other end must see the end of the stream, and no bytes before
+   * it.
+   */
   | { readonly what: 'shut'; readonly by: End }
   /** Sends, then resets: the other end gets a part of the bytes, and the reset. */
   | { readonly what: 'reset'; readonly by: End; readonly bytes: number }
-  /** Reads a part of what the other end sends, then resets: the other end gets the reset while it sends. */
+  /**
+   * Reads a part of what the other end sends, then resets: the other end gets the reset while it
+   * sends.
+   */
   | { readonly what: 'abort'; readonly by: End; readonly partBytes: number; readonly bytes: number }
   | { readonly what: 'rest'; readonly ms: number };
 

@@ -3,7 +3,10 @@
 export const BLOCK_BYTES = 65_536;
 const WORDS = BLOCK_BYTES / 4;
 
-/** No two blocks are alike, of one stream or of two, so that lost, repeated or swapped bytes are found. */
+/**
+ * No two blocks are alike, of one stream or of two, so that lost, repeated or swapped bytes are
+ * found.
+ */
 function fill(words: Uint32Array, seed: number, block: number): void {
   let state = (Math.imul(seed ^ 0x9e37_79b9, 0x85eb_ca6b) ^ Math.imul(block + 1, 0xc2b2_ae35)) | 1;
   for (let index = 0; index < WORDS; index++) {

@@ -1,4 +1,5 @@
-// The soak: connections of every behaviour between two hosts while everything between them breaks, one wire after the other.
+// The soak: connections of every behaviour between two hosts while everything between them breaks,
+// one wire after the other.
 
 import { Random } from '../worlds/index.ts';
 import { type PhaseReport, runPhase, type Wire } from './phase.ts';

@@ -1,5 +1,6 @@
-// The traffic of one host: serves, and keeps connections to the other host open. It reads orders (`start`, `stop`) from its
-// standard input, and reports every connection that did not end exactly, and the totals in the end.
+// The traffic of one host: serves, and keeps connections to the other host open. It reads orders
+// (`start`, `stop`) from its standard input, and reports every connection that did not end exactly,
+// and the totals in the end.
 
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
@@ -12,7 +13,10 @@ import { call, type Outcome, Stuck, serve } from './conversation.ts';
 import { type Behaviour, behaviours } from './script.ts';
 import { newTotals, type TrafficEvent, type TrafficOrders, type TrafficTotals } from './traffic-protocol.ts';
 
-/** A connection on which nothing moves for this long is stuck; it is longer than any pause and any fault to survive. */
+/**
+ * A connection on which nothing moves for this long is stuck; it is longer than any pause and any
+ * fault to survive.
+ */
 const STUCK_MS = 45_000;
 const LOOK_MS = 1000;
 

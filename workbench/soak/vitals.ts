@@ -21,7 +21,9 @@ const SPARE_FDS = 2;
 /** Slots of heartbeats: the peer reports only from time to time how far it has read. */
 const SPARE_SLOTS = 64;
 const MIB = 1024 * 1024;
-/** The heaps of the main thread and the lanes grow under load and are not returned to the system. */
+/**
+ * The heaps of the main thread and the lanes grow under load and are not returned to the system.
+ */
 const SPARE_RSS_BYTES = 128 * MIB;
 
 export async function vitalsOf(daemon: DaemonProcess): Promise<Vitals> {

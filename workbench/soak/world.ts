@@ -1,4 +1,5 @@
-// Where a soak happens: two hosts with a daemon each, etcd on a third, a switch between them; and all that can break there.
+// Where a soak happens: two hosts with a daemon each, etcd on a third, a switch between them; and
+// all that can break there.
 
 import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';

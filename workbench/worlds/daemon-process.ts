@@ -1,5 +1,5 @@
-// `millrace up` as a process in a host of a lab: started as people start it, asked over its socket, and looked at through what it
-// pins.
+// `millrace up` as a process in a host of a lab: started as people start it, asked over its socket,
+// and looked at through what it pins.
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,7 +21,10 @@ export type Settings = Readonly<Record<string, unknown>>;
 export interface DaemonOptions {
   readonly host: Host;
   readonly peers: readonly Host[];
-  /** Where the config, the sockets and the shared memory's meeting place are. All daemons that are to meet need the same. */
+  /**
+   * Where the config, the sockets and the shared memory's meeting place are. All daemons that are
+   * to meet need the same.
+   */
   readonly folder: string;
   readonly devices: readonly string[];
   /** Files as `millrace peer cert` makes them; without them the daemons trust the lab's network. */

@@ -1,4 +1,5 @@
-// A real etcd, on the loopback or in a host of a lab: can be killed, started again, and started again without its data.
+// A real etcd, on the loopback or in a host of a lab: can be killed, started again, and started
+// again without its data.
 
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -4,7 +4,10 @@ import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** One that nobody listens on just now. Below those that the kernel gives to clients, so that none of them takes it meanwhile. */
+/**
+ * One that nobody listens on just now. Below those that the kernel gives to clients, so that none
+ * of them takes it meanwhile.
+ */
 export async function freePort(): Promise<number> {
   const port = randomInt(10_000, 32_768);
   const server = createServer().listen(port, '127.0.0.1');

@@ -1,4 +1,5 @@
-// What a daemon pins in the BPF file system, looked at from outside: its verdicts, and what was announced to it.
+// What a daemon pins in the BPF file system, looked at from outside: its verdicts, and what was
+// announced to it.
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

@@ -16,7 +16,9 @@ export type Name = 'a' | 'b';
 
 interface ProxyOptions {
   readonly wire?: Wire;
-  /** Of each daemon, towards the other host. All connections are carried unless this says otherwise. */
+  /**
+   * Of each daemon, towards the other host. All connections are carried unless this says otherwise.
+   */
   readonly rules?: (to: Host) => readonly string[];
   /** Hosts in the lab; the daemons run in the first two. */
   readonly hosts?: number;

@@ -1,4 +1,5 @@
-// A program that runs in a host until the test ends it: the lines it prints, and its end by its own pid.
+// A program that runs in a host until the test ends it: the lines it prints, and its end by its own
+// pid.
 
 import type { ChildProcess, SpawnOptions } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,5 @@
-// A folder that is gone when the test is over; others may read it, because some servers give up root.
+// A folder that is gone when the test is over; others may read it, because some servers give up
+// root.
 
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,5 @@
-// Two hosts of a lab with plain TCP between them, and the means to wait for a server in one of them.
+// Two hosts of a lab with plain TCP between them, and the means to wait for a server in one of
+// them.
 
 import { type Host, Lab, type ProgramResult } from '../../src/lab/index.ts';
 import { eventually, TIMEOUT_MS } from './eventually.ts';
@@ -52,8 +53,8 @@ export class World implements AsyncDisposable {
   }
 
   /**
-   * The same of a server that has closed its listener and opened it again, where host a may still know of the first one.
-   * News come in order: when a later listener is known, all before it is.
+   * The same of a server that has closed its listener and opened it again, where host a may still
+   * know of the first one. News come in order: when a later listener is known, all before it is.
    */
   async listeningAgain(port: number): Promise<void> {
     const marker = this.#markerPort++;

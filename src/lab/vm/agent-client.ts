@@ -1,4 +1,5 @@
-// The host's side of a guest's agent: starts commands, sorts their output, and reports how they ended.
+// The host's side of a guest's agent: starts commands, sorts their output, and reports how they
+// ended.
 
 import { constants } from 'node:os';
 import type { Duplex } from 'node:stream';

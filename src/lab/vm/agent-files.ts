@@ -1,4 +1,5 @@
-// The agent's source for the image: plain JavaScript, because stripping types in a guest takes seconds.
+// The agent's source for the image: plain JavaScript, because stripping types in a guest takes
+// seconds.
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';

@@ -1,4 +1,5 @@
-// Pipes for the output of commands. Node's own are sockets, which a command cannot open as /dev/stderr.
+// Pipes for the output of commands. Node's own are sockets, which a command cannot open as
+// /dev/stderr.
 
 import { spawnSync } from 'node:child_process';
 import { constants, openSync } from 'node:fs';
@@ -36,7 +37,8 @@ export class PipePool {
   /** A pipe that the command writes and the agent reads. */
   output(): CommandPipe {
     const path = this.#take();
-    // The reader is opened first, without waiting for a writer; then the writer need not wait either.
+    // The reader is opened first, without waiting for a writer; then the writer need not wait
+    // either.
     const ours = openSync(path, O_RDONLY | O_NONBLOCK);
     const fd = openSync(path, O_WRONLY);
     return { stream: new Socket({ fd: ours, readable: true, writable: false }), fd, path };

@@ -1,4 +1,5 @@
-// Tests of the agent on this machine, with a folder in place of the guest's cgroups: what it runs, and what it answers.
+// Tests of the agent on this machine, with a folder in place of the guest's cgroups: what it runs,
+// and what it answers.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,4 +1,5 @@
-// The program in a guest that runs commands for the host. It imports only files that the image has too (agent-files.ts).
+// The program in a guest that runs commands for the host. It imports only files that the image has
+// too (agent-files.ts).
 
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,7 +10,10 @@ import { type ExitMessage, encodeFrame, type Frame, type FrameType, type StartMe
 
 /** Enters the cgroup before the command starts, so that no child escapes it. */
 const enterScript = 'echo 0 > "$1/cgroup.procs" || exit 126; shift; exec "$@"';
-/** Processes of a killed cgroup end within milliseconds; only one that has left it could keep a pipe open for longer. */
+/**
+ * Processes of a killed cgroup end within milliseconds; only one that has left it could keep a pipe
+ * open for longer.
+ */
 const drainTimeoutMs = 2000;
 
 /** Sends a frame to the host. Resolves when the next one may be sent. */
@@ -182,7 +186,10 @@ async function copy(stream: Readable, send: (chunk: Uint8Array) => Promise<void>
   }
 }
 
-/** Killed processes take a moment to leave a cgroup, and the kernel refuses its removal until then; what stays ends with the guest. */
+/**
+ * Killed processes take a moment to leave a cgroup, and the kernel refuses its removal until then;
+ * what stays ends with the guest.
+ */
 function removeTree(cgroup: string): void {
   try {
     for (const entry of readdirSync(cgroup, { withFileTypes: true })) {

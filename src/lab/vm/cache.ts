@@ -1,4 +1,5 @@
-// A cache of folders that are costly to build: built aside, published by one rename, checked against their sums before use.
+// A cache of folders that are costly to build: built aside, published by one rename, checked
+// against their sums before use.
 
 import { createHash, randomBytes } from 'node:crypto';
 import {
@@ -49,7 +50,10 @@ export function defaultCacheDir(env: NodeJS.ProcessEnv = process.env, uid: numbe
   return join(home === undefined || home === '' ? join(homedir(), '.cache') : home, 'millrace/vm');
 }
 
-/** Resolves to the entry's folder. If several processes ask at once, one builds and the others wait for it. */
+/**
+ * Resolves to the entry's folder. If several processes ask at once, one builds and the others wait
+ * for it.
+ */
 export async function cachedFolder(request: CacheRequest): Promise<string> {
   const { root, kind, key, build, signal } = request;
   const folder = join(root, `${kind}-${key}`);
@@ -97,7 +101,10 @@ function seal(folder: string): void {
   sync(manifest);
 }
 
-/** Files are synced before the rename, so that a crash does not leave a published folder with empty files. */
+/**
+ * Files are synced before the rename, so that a crash does not leave a published folder with empty
+ * files.
+ */
 function sync(path: string): void {
   const fd = openSync(path, 'r+');
   try {
@@ -107,7 +114,10 @@ function sync(path: string): void {
   }
 }
 
-/** Reads the content of a file only if its size is right and its time is not, as after a copy or a restored backup. */
+/**
+ * Reads the content of a file only if its size is right and its time is not, as after a copy or a
+ * restored backup.
+ */
 function isIntact(folder: string): boolean {
   try {
     const files = Object.entries(readManifest(folder));
@@ -135,7 +145,10 @@ function sumOf(path: string): string {
   return createHash('sha256').update(readFileSync(path)).digest('hex');
 }
 
-/** Removes what killed builders left. Other kinds may be built at the same time, so the owner decides. */
+/**
+ * Removes what killed builders left. Other kinds may be built at the same time, so the owner
+ * decides.
+ */
 function removeRemains(root: string): void {
   for (const name of readdirSync(root)) {
     if (!name.startsWith(temporaryPrefix)) continue;

@@ -1,4 +1,5 @@
-// A capture of a guest's network card in an unlinked file: nothing is left of it unless it is saved.
+// A capture of a guest's network card in an unlinked file: nothing is left of it unless it is
+// saved.
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, readSync, rmSync, writeSync } from 'node:fs';

@@ -19,7 +19,10 @@ const trailerName = 'TRAILER!!!';
 /** Header and name together, and the content, each end on a multiple of this. */
 const alignment = 4;
 
-/** The same entries give the same bytes: no times, owners or inode numbers of the machine that wrote it. */
+/**
+ * The same entries give the same bytes: no times, owners or inode numbers of the machine that wrote
+ * it.
+ */
 export function writeCpio(entries: readonly CpioEntry[]): Buffer {
   const parts = entries.flatMap((entry, index) => {
     if (entry.path === '' || entry.path.startsWith('/') || entry.path === trailerName) {
@@ -32,7 +35,10 @@ export function writeCpio(entries: readonly CpioEntry[]): Buffer {
   return Buffer.concat([...parts, headerOf(trailerName, 0, 0, 0, {})]);
 }
 
-/** Layout: Documentation/driver-api/early-userspace/buffer-format.rst of the kernel; fields are 8 hexadecimal digits. */
+/**
+ * Layout: Documentation/driver-api/early-userspace/buffer-format.rst of the kernel; fields are 8
+ * hexadecimal digits.
+ */
 function headerOf(
   path: string,
   mode: number,
@@ -43,7 +49,8 @@ function headerOf(
   const name = Buffer.from(`${path}\0`);
   const [major, minor] = device ?? [0, 0];
   const links = 1;
-  // inode, mode, uid, gid, nlink, mtime, filesize, dev major and minor, rdev major and minor, namesize, check.
+  // inode, mode, uid, gid, nlink, mtime, filesize, dev major and minor, rdev major and minor,
+  // namesize, check.
   const fields = [inode, mode, 0, 0, links, 0, size, 0, 0, major, minor, name.length, 0];
   const head = Buffer.from(`070701${fields.map((value) => value.toString(16).padStart(8, '0')).join('')}`);
   return Buffer.concat([head, name, padding(head.length + name.length)]);

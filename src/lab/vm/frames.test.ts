@@ -1,4 +1,5 @@
-// Tests of the frames between host and agent: protocol errors first, then every way a stream can be cut.
+// Tests of the frames between host and agent: protocol errors first, then every way a stream can be
+// cut.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

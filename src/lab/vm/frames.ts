@@ -28,7 +28,9 @@ export interface StartMessage {
   readonly env: Readonly<Record<string, string>>;
   /** The first one that exists in the guest is taken. */
   readonly cwds: readonly string[];
-  /** False: it reads nothing, from /dev/null. Otherwise `input` frames follow, an empty one last. */
+  /**
+   * False: it reads nothing, from /dev/null. Otherwise `input` frames follow, an empty one last.
+   */
   readonly hasInput: boolean;
 }
 
@@ -63,7 +65,10 @@ export function encodeFrame(type: FrameType, id: number, payload: Uint8Array | s
   return frame;
 }
 
-/** Cuts a stream into frames, however it arrives. Throws on what no agent would send; the stream is of no use then. */
+/**
+ * Cuts a stream into frames, however it arrives. Throws on what no agent would send; the stream is
+ * of no use then.
+ */
 export class FrameDecoder {
   #pending: Buffer[] = [];
   #pendingBytes = 0;

@@ -1,4 +1,5 @@
-// A guest: a virtual machine with Debian's kernel over the host's own root, and the commands that run in it.
+// A guest: a virtual machine with Debian's kernel over the host's own root, and the commands that
+// run in it.
 
 import { dirname } from 'node:path';
 import { MillraceError, UsageError } from '../../errors.ts';
@@ -15,7 +16,10 @@ import { checkMemory, type GuestOptions, type GuestSpec, guestSpec } from './spe
 /** The time limit of `sync`, which writes memory-mapped files of the shared folder. */
 const syncTimeoutMs = 5000;
 
-/** A guest boots once and runs many commands, also at once. QEMU ends with this object, and whenever this process ends. */
+/**
+ * A guest boots once and runs many commands, also at once. QEMU ends with this object, and whenever
+ * this process ends.
+ */
 export class Guest implements AsyncDisposable {
   readonly name: string;
   /** The kernel's release, as of `uname -r`. */
@@ -78,12 +82,17 @@ export class Guest implements AsyncDisposable {
     return this.#machine.agent.run(words, options);
   }
 
-  /** Throws when the status is not 0, with the last output of the command, and keeps capture and console. */
+  /**
+   * Throws when the status is not 0, with the last output of the command, and keeps capture and
+   * console.
+   */
   async runOk(words: readonly string[], options: RunOptions = {}): Promise<CommandResult> {
     return runOk(this.#machine, words, options);
   }
 
-  /** Creates an RDMA device of the kernel (rxe), on a dummy network device unless another is named. */
+  /**
+   * Creates an RDMA device of the kernel (rxe), on a dummy network device unless another is named.
+   */
   async addRxe(options: RxeOptions = {}): Promise<RxeDevice> {
     return addRxe((words, input) => this.runOk(words, { input }), options);
   }

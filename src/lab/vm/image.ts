@@ -42,7 +42,8 @@ export async function prepareImage(options: ImageOptions = {}): Promise<Image> {
   const busybox = readBusybox();
   const initrdKey = keyOf([modules, writeCpio(userEntries(busybox, agentFiles()))]);
   const buildInitrd = async (folder: string): Promise<void> => {
-    // The kernel unpacks archives one after the other. Not compressed: the guest would take longer to unpack than to read.
+    // The kernel unpacks archives one after the other. Not compressed: the guest would take longer
+    // to unpack than to read.
     writeFileSync(join(folder, names.initrd), Buffer.concat([modules, writeCpio(userEntries(busybox, agentSource()))]));
   };
   const initrdDir = await cachedFolder({ root, kind: 'initrd', key: initrdKey, build: buildInitrd, signal });

@@ -15,15 +15,16 @@ export const rootTag = 'millrace-root';
 export const shareTag = 'millrace-share';
 
 /**
- * Folders that are empty in the guest and its own. What the guest needs of the host below one of them (`keep`, such as a
- * clone in /tmp) is mounted again.
+ * Folders that are empty in the guest and its own. What the guest needs of the host below one of
+ * them (`keep`, such as a clone in /tmp) is mounted again.
  */
 export const emptyFolders = ['/tmp', '/var/tmp', '/run', '/dev/shm'] as const;
 
 /**
- * Arguments arrive on the kernel's command line as mr.NAME=VALUE, escaped for printf (see kernelArguments).
- * The modules load in the background, through a path to /run that stays valid when the root moves.
- * Process 1 becomes a shell that waits for the agent: it also reaps orphans, which Node would not do.
+ * Arguments arrive on the kernel's command line as mr.NAME=VALUE, escaped for printf (see
+ * kernelArguments). The modules load in the background, through a path to /run that stays valid
+ * when the root moves. Process 1 becomes a shell that waits for the agent: it also reaps orphans,
+ * which Node would not do.
  */
 export const initScript = `#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /lower /rw /keep /new /new-run

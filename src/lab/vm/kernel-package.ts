@@ -1,4 +1,5 @@
-// Gets Debian's kernel: chooses a package that apt knows, downloads it, and unpacks it into a folder.
+// Gets Debian's kernel: chooses a package that apt knows, downloads it, and unpacks it into a
+// folder.
 
 import { spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -18,7 +19,10 @@ interface FetchOptions {
   readonly onProgress?: ((message: string) => void) | undefined;
 }
 
-/** Kernel series, the preferred one first. The cloud and rt flavours do not match, since they have neither rxe nor 9p. */
+/**
+ * Kernel series, the preferred one first. The cloud and rt flavours do not match, since they have
+ * neither rxe nor 9p.
+ */
 const series = [/^linux-image-6\.12\.\d+\S*-amd64$/, /^linux-image-6\.1\.0-\d+-amd64$/] as const;
 const otherFlavour = /-(?:cloud|rt)-amd64$|-unsigned$/;
 
@@ -35,8 +39,8 @@ export function chooseKernel(packages: readonly string[]): string | null {
 }
 
 /**
- * `folder` must be empty. If apt knows no kernel, or one that the archive has replaced since, its lists are updated once:
- * containers come without lists, and old machines with old ones.
+ * `folder` must be empty. If apt knows no kernel, or one that the archive has replaced since, its
+ * lists are updated once: containers come without lists, and old machines with old ones.
  */
 export async function fetchKernel(folder: string, { signal, onProgress }: FetchOptions = {}): Promise<KernelFiles> {
   if (findProgram('apt-get', process.env.PATH) === null) {

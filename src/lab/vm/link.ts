@@ -1,4 +1,5 @@
-// Where a guest's network card leads: QEMU's router, a tap device in a lab host, or a cable to another guest.
+// Where a guest's network card leads: QEMU's router, a tap device in a lab host, or a cable to
+// another guest.
 
 import { randomBytes } from 'node:crypto';
 import { MillraceError } from '../../errors.ts';

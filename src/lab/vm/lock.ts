@@ -1,4 +1,5 @@
-// A lock between processes that is released whenever its holder ends: flock(1) holds it while a pipe is open.
+// A lock between processes that is released whenever its holder ends: flock(1) holds it while a
+// pipe is open.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

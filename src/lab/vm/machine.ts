@@ -1,4 +1,5 @@
-// A running QEMU with the agent in it, and what is kept of them when something fails. Programs use `Guest`.
+// A running QEMU with the agent in it, and what is kept of them when something fails. Programs use
+// `Guest`.
 
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
@@ -145,7 +146,10 @@ function inQemu({ memory, ports, monitorFd }: SharingOptions, first: number): Sh
   };
 }
 
-/** Paths below `emptyFolders` that a guest must see: this package, its Node, and the working directory. */
+/**
+ * Paths below `emptyFolders` that a guest must see: this package, its Node, and the working
+ * directory.
+ */
 function keptPaths(share: string | undefined): readonly string[] {
   const isBelow = (path: string, folder: string): boolean => path.startsWith(`${folder}/`);
   const wanted = [packageRoot, dirname(process.execPath), process.cwd()].filter(

@@ -8,7 +8,10 @@ import { unpack } from './unpack.ts';
 /** Loaded first, for the guest's root, its network card and the port of its agent. */
 export const rootModules = ['virtio_pci', 'virtio_console', '9pnet_virtio', '9p', 'overlay'] as const;
 
-/** Loaded while the agent starts. rxe requests crc32 by name when a link is added, when a guest could not load it. */
+/**
+ * Loaded while the agent starts. rxe requests crc32 by name when a link is added, when a guest
+ * could not load it.
+ */
 export const networkModules = [
   'virtio_net',
   'dummy',
@@ -32,7 +35,10 @@ export interface KernelModule {
 /** A module's name has underscores where its file may have hyphens. */
 const moduleFile = /^(.+)\.ko(?:\.xz|\.zst)?$/;
 
-/** Finds modules below /lib/modules/VERSION of an unpacked package. Reads a file only when it is needed. */
+/**
+ * Finds modules below /lib/modules/VERSION of an unpacked package. Reads a file only when it is
+ * needed.
+ */
 export class ModuleTree {
   readonly #files: ReadonlyMap<string, string>;
   readonly #builtin: ReadonlySet<string>;
@@ -48,7 +54,9 @@ export class ModuleTree {
     );
   }
 
-  /** The modules in loading order: each after those that it needs, without those that are built in. */
+  /**
+   * The modules in loading order: each after those that it needs, without those that are built in.
+   */
   withNeeds(names: readonly string[]): readonly KernelModule[] {
     const found = new Map<string, KernelModule>();
     const visit = (name: string): void => {

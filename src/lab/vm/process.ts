@@ -6,8 +6,8 @@ import { requireTool } from '../index.ts';
 import { ConsoleTail } from './console.ts';
 
 /**
- * setpriv makes the kernel kill the process when its parent dies. If the parent died before that, the shell has another
- * parent by now, and starts nothing.
+ * setpriv makes the kernel kill the process when its parent dies. If the parent died before that,
+ * the shell has another parent by now, and starts nothing.
  */
 const startScript = '[ "$PPID" = "$1" ] || exit 1; shift; exec "$@"';
 
@@ -34,7 +34,8 @@ export class QemuProcess {
     const words = ['--pdeathsig', 'KILL', '/bin/sh', '-c', startScript, 'sh', String(process.pid), qemu, ...args];
     const child = start(setpriv, words, {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe', ...fds],
-      // Detached, because Ctrl-C on a terminal is for this process, which then ends the guest in order.
+      // Detached, because Ctrl-C on a terminal is for this process, which then ends the guest in
+      // order.
       detached: true,
     });
     this.#child = child;

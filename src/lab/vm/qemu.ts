@@ -26,7 +26,10 @@ export interface Nic {
   readonly captureFile?: string | undefined;
 }
 
-/** `user`: QEMU's own router. `tap`: a device in QEMU's namespace. `cable`: a descriptor whose other end is another QEMU's. */
+/**
+ * `user`: QEMU's own router. `tap`: a device in QEMU's namespace. `cable`: a descriptor whose other
+ * end is another QEMU's.
+ */
 export type NicBackend =
   | { readonly kind: 'user' }
   | { readonly kind: 'tap'; readonly device: string }
@@ -45,8 +48,8 @@ type Option = readonly [string, string];
 export const agentFd = 3;
 
 /**
- * `quiet` and the `no…` words shorten the boot. `panic=-1` reboots at once after a panic, which -no-reboot turns into QEMU's end.
- * `cryptomgr.notests` skips the self-tests of algorithms.
+ * `quiet` and the `no…` words shorten the boot. `panic=-1` reboots at once after a panic, which
+ * -no-reboot turns into QEMU's end. `cryptomgr.notests` skips the self-tests of algorithms.
  */
 const kernelWords = [
   'console=ttyS0',

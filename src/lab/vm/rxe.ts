@@ -6,7 +6,9 @@ import { addressPattern } from './spec.ts';
 export interface RxeOptions {
   /** The name of the RDMA device. Default `rxe0`. */
   readonly name?: string;
-  /** The network device; one named `dum…` is created as a dummy if there is none. Default `dum0`. */
+  /**
+   * The network device; one named `dum…` is created as a dummy if there is none. Default `dum0`.
+   */
   readonly device?: string;
   /** Addresses for the network device, with prefix lengths: 10.99.0.1/24. */
   readonly address?: readonly string[];
@@ -26,8 +28,8 @@ const namePattern = /^[a-z][a-z0-9_-]{0,14}$/;
 const defaultAddress = ['10.99.0.1/24', 'fd99::1/64'] as const;
 
 /**
- * Creates the device, then its addresses, then rxe on it, because its GIDs follow from the addresses. Index 0 is the link-local address,
- * index 1 the first IPv4 one.
+ * Creates the device, then its addresses, then rxe on it, because its GIDs follow from the
+ * addresses. Index 0 is the link-local address, index 1 the first IPv4 one.
  */
 export async function addRxe(run: RunWords, options: RxeOptions): Promise<RxeDevice> {
   const { name = 'rxe0', device = 'dum0', mtu } = options;

@@ -1,5 +1,5 @@
-// Boots a guest a second time. On an emulated processor (QEMU 7.2) V8, which runs the agent, now and then crashes while it
-// compiles.
+// Boots a guest a second time. On an emulated processor (QEMU 7.2) V8, which runs the agent, now
+// and then crashes while it compiles.
 
 import { MillraceError } from '../../errors.ts';
 

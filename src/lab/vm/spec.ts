@@ -12,7 +12,10 @@ export interface GuestOptions {
   readonly name?: string;
   readonly memoryMb?: number;
   readonly cpus?: number;
-  /** A folder of the host that the guest may write to, at the same path. All else of the host is read-only. */
+  /**
+   * A folder of the host that the guest may write to, at the same path. All else of the host is
+   * read-only.
+   */
   readonly share?: string;
   /** Gives the guest a network card, eth0. */
   readonly network?: NetworkOptions;
@@ -36,11 +39,20 @@ export interface GuestOptions {
 
 /** QEMU gets copies of the descriptors; close these once the guest has booted. */
 export interface SharingOptions {
-  /** The guest has it as an ivshmem device (PCI 1af4:1110), in its third resource. Its size must be a power of two. */
+  /**
+   * The guest has it as an ivshmem device (PCI 1af4:1110), in its third resource. Its size must be
+   * a power of two.
+   */
   readonly memory: { readonly fd: number; readonly sizeBytes: number };
-  /** Virtio-serial ports, each a stream socket: /dev/vport… in the guest, found by /sys/class/virtio-ports/…/name. */
+  /**
+   * Virtio-serial ports, each a stream socket: /dev/vport… in the guest, found by
+   * /sys/class/virtio-ports/…/name.
+   */
   readonly ports: readonly { readonly name: string; readonly fd: number }[];
-  /** A stream socket for QEMU's own protocol (QMP), which tells when a port is opened and closed in the guest. */
+  /**
+   * A stream socket for QEMU's own protocol (QMP), which tells when a port is opened and closed in
+   * the guest.
+   */
   readonly monitorFd?: number;
 }
 
@@ -133,7 +145,9 @@ function checkSharing({ memory, ports }: SharingOptions): void {
   if (wrong !== undefined) throw new UsageError(`vm: ${JSON.stringify(wrong.name)} cannot be the name of a port`);
 }
 
-/** Checked before QEMU takes the memory page by page and the kernel kills another process for it. */
+/**
+ * Checked before QEMU takes the memory page by page and the kernel kills another process for it.
+ */
 export function checkMemory({ memoryMb }: GuestSpec, meminfo: string = readFileSync('/proc/meminfo', 'utf8')): void {
   const availableMb = Math.floor(Number(/^MemAvailable:\s+(\d+) kB/m.exec(meminfo)?.[1] ?? Number.NaN) / 1024);
   if (Number.isNaN(availableMb) || availableMb >= memoryMb + overheadMb) return;

@@ -30,7 +30,9 @@ export function unpack(bytes: Uint8Array, what: string): Uint8Array {
   }
 }
 
-/** `--single-stream`: the kernel's build appends the size to the stream, which is not part of it. */
+/**
+ * `--single-stream`: the kernel's build appends the size to the stream, which is not part of it.
+ */
 function unpackXz(input: Uint8Array, what: string): Uint8Array {
   const xz = requireTool('xz', 'xz-utils');
   const { stdout, stderr, status, error } = spawnSync(xz, ['--decompress', '--stdout', '--single-stream'], {

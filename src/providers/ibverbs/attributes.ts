@@ -1,4 +1,5 @@
-// Attributes of a device. libibverbs does not tell how much inline data a QP may have, so that is tried once.
+// Attributes of a device. libibverbs does not tell how much inline data a QP may have, so that is
+// tried once.
 
 import { type IbvDeviceAttributes, ibverbs, ibvKinds } from '../../native/index.ts';
 import type { DeviceAttributes } from '../../verbs/index.ts';

@@ -1,4 +1,5 @@
-// What libibverbs and its devices refuse, in words: the attempt, the errno, and what to do about it.
+// What libibverbs and its devices refuse, in words: the attempt, the errno, and what to do about
+// it.
 
 import { readFileSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -27,7 +28,10 @@ export function checkMade<T extends object>(result: T | number, call: string, at
   return result;
 }
 
-/** Hints when an object cannot be made: devices limit their number, and users may lock so much memory. */
+/**
+ * Hints when an object cannot be made: devices limit their number, and users may lock so much
+ * memory.
+ */
 function openHint(errno: number): string | undefined {
   if (errno === -ENOMEM || errno === -EAGAIN) {
     return `the device has no more of them, or ${lockedMemory() ?? 'memory is short'}`;

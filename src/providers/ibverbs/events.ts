@@ -1,5 +1,5 @@
-// Asynchronous events of the device: read from its descriptor, on Node's event loop or by a thread that does not return to it, and translated to
-// events of the object model.
+// Asynchronous events of the device: read from its descriptor, on Node's event loop or by a thread
+// that does not return to it, and translated to events of the object model.
 
 import { AGAIN, FdWatch, ibverbs } from '../../native/index.ts';
 import type { DeviceEvent, DeviceEventSource } from '../../verbs/index.ts';

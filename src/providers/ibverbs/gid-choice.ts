@@ -1,5 +1,5 @@
-// Which of a port's GIDs to use: on RoCE the table has one for each address and each version of the protocol, and the
-// first one seldom reaches a peer.
+// Which of a port's GIDs to use: on RoCE the table has one for each address and each version of the
+// protocol, and the first one seldom reaches a peer.
 
 import { type Gid, gidBytes } from '../../verbs/index.ts';
 
@@ -16,7 +16,8 @@ export interface GidEntry {
 
 type Family = 'IPv4' | 'IPv6' | 'link-local';
 
-// Version 2 is routed and supported by all devices today; an IPv4 address was given on purpose, a link-local one was not.
+// Version 2 is routed and supported by all devices today; an IPv4 address was given on purpose, a
+// link-local one was not.
 const types: readonly GidType[] = ['RoCE v2', 'IB', 'RoCE v1'];
 const families: readonly Family[] = ['IPv4', 'IPv6', 'link-local'];
 

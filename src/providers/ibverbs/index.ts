@@ -1,4 +1,5 @@
-// The ibverbs provider: the RDMA devices that the kernel has, by libibverbs, which is opened at run time.
+// The ibverbs provider: the RDMA devices that the kernel has, by libibverbs, which is opened at run
+// time.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -14,8 +14,8 @@ interface Registration {
 }
 
 /**
- * The pages are pinned until the region is closed, whatever becomes of their mapping: memory that is closed under its
- * region is still written by peers, without effect.
+ * The pages are pinned until the region is closed, whatever becomes of their mapping: memory that
+ * is closed under its region is still written by peers, without effect.
  */
 export class IbvMr implements ProviderMr {
   readonly lkey: number;
@@ -37,9 +37,10 @@ export class IbvMr implements ProviderMr {
   }
 
   /**
-   * A second registration with an rkey of its own. Devices can bind a key to one QP only through memory windows, and
-   * those only once the QP is in RTS, which is too late for telling the peer; so the key is this peer's secret and can
-   * be revoked alone, but the device would accept it from other peers of the protection domain, too.
+   * A second registration with an rkey of its own. Devices can bind a key to one QP only through
+   * memory windows, and those only once the QP is in RTS, which is too late for telling the peer;
+   * so the key is this peer's secret and can be revoked alone, but the device would accept it from
+   * other peers of the protection domain, too.
    */
   grant(_qp: ProviderQp, access: number): number {
     if (this.#spec.memory.isClosed) throw new UsageError('grant access to a region: its memory is closed');

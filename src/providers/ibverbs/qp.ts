@@ -1,4 +1,5 @@
-// Queue pairs of the device: steps of the QP state machine as attributes of libibverbs, and posting.
+// Queue pairs of the device: steps of the QP state machine as attributes of libibverbs, and
+// posting.
 
 import { constants } from 'node:os';
 import { UnsupportedError, UsageError } from '../../errors.ts';

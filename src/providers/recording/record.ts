@@ -1,4 +1,5 @@
-// A provider that carries out through another one and records every call, so that it can be made again elsewhere.
+// A provider that carries out through another one and records every call, so that it can be made
+// again elsewhere.
 
 import type { SharedMemory } from '../../native/index.ts';
 import type {
@@ -30,8 +31,9 @@ interface Known<T> {
 }
 
 /**
- * Records everything that is made of the provider. Contents of memory are recorded when a request for them is posted. What the
- * sink throws is thrown to the program, so a sink that writes to a file should stop at an error by itself.
+ * Records everything that is made of the provider. Contents of memory are recorded when a request
+ * for them is posted. What the sink throws is thrown to the program, so a sink that writes to a
+ * file should stop at an error by itself.
  */
 export function recordProvider(provider: Provider, sink: RecordingSink, options?: RecordOptions): Provider {
   const recording = new Recording(new RecordingWriter(provider.name, sink, options));

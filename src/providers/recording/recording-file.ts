@@ -1,4 +1,5 @@
-// A recording in a file: written in large pieces, and given up, rather than the guest, when the disk is full.
+// A recording in a file: written in large pieces, and given up, rather than the guest, when the
+// disk is full.
 
 import { closeSync, openSync, writeSync } from 'node:fs';
 import type { RecordingSink } from './recording-writer.ts';

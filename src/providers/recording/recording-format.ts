@@ -1,10 +1,12 @@
 // The recording of a program's verbs calls, version 1: lines of JSON, and the check of a line.
 //
-// The first line is the header. Each other line is one call that was made of a provider, in the order in which they were made, with
-// its arguments and either its results or an `error`. `us` is when it was made, in microseconds since the header.
+// The first line is the header. Each other line is one call that was made of a provider, in the
+// order in which they were made, with its arguments and either its results or an `error`. `us` is
+// when it was made, in microseconds since the header.
 //
-// Objects have numbers of the recording's own, from 1, never used twice; a call that makes one has the number in `id`. Keys,
-// addresses and QP numbers are those of the recorded device; a replay finds by them what it made in their place.
+// Objects have numbers of the recording's own, from 1, never used twice; a call that makes one has
+// the number in `id`. Keys, addresses and QP numbers are those of the recorded device; a replay
+// finds by them what it made in their place.
 //
 //   {"millrace":"recording","version":1,"provider":"soft","startedAt":"2026-11-15T13:00:00.000Z"}
 //   {"call":"openDevice","us":12,"name":"soft-shm","id":1}
@@ -12,10 +14,12 @@
 //   {"call":"postSend","us":99,"qp":7,"rows":[{"opcode":"send","flags":1,"wrId":1,"sges":[[4096,5,9]],"data":["aGVsbG8="]}],"taken":1}
 //   {"call":"poll","us":140,"cq":4,"completions":[{"wrId":1,"status":"SUCCESS","opcode":"send","byteLength":5,"qp":201}]}
 //
-// `memory` names a piece of memory that several regions may be parts of. `data` of a request has, for each of its ranges, the bytes that
-// were in it when it was posted, in base64; a range longer than the recorder's bound has their SHA-256 and their number instead. `remoteData`
-// is the same for what a READ is to fetch, if that is memory of the recording. Polls that found nothing are left out.
-// `truncated` is the last line of a recording that reached its bound; `event` lines are for people.
+// `memory` names a piece of memory that several regions may be parts of. `data` of a request has,
+// for each of its ranges, the bytes that were in it when it was posted, in base64; a range longer
+// than the recorder's bound has their SHA-256 and their number instead. `remoteData` is the same
+// for what a READ is to fetch, if that is memory of the recording. Polls that found nothing are
+// left out. `truncated` is the last line of a recording that reached its bound; `event` lines are
+// for people.
 
 import { z } from 'zod';
 

@@ -1,4 +1,5 @@
-// Reads a recording from a stream of bytes: the header, then calls, each with the number of its line.
+// Reads a recording from a stream of bytes: the header, then calls, each with the number of its
+// line.
 
 import { MillraceError } from '../../errors.ts';
 import { MAX_LINE_BYTES, parseCall, parseHeader, type RecordedCall, type RecordingHeader } from './recording-format.ts';

@@ -1,4 +1,5 @@
-// Which bytes the requests of a recording are about: the regions that are registered, by their keys.
+// Which bytes the requests of a recording are about: the regions that are registered, by their
+// keys.
 
 import type { MrSpec, ProviderMr } from '../../verbs/index.ts';
 

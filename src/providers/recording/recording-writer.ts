@@ -1,4 +1,5 @@
-// Where a recording goes, line by line: numbers for objects, times, and a bound on how long it gets.
+// Where a recording goes, line by line: numbers for objects, times, and a bound on how long it
+// gets.
 
 import { SystemError } from '../../errors.ts';
 import type { RecordedCall, RecordingHeader } from './recording-format.ts';
@@ -9,7 +10,10 @@ export type RecordingSink = (line: string) => void;
 export interface RecordOptions {
   /** Bytes of one range of memory that are recorded; of longer ranges, their hash. */
   readonly maxDataBytes?: number;
-  /** The recording ends, with a line that says so, before it is longer than this. The program is not disturbed. */
+  /**
+   * The recording ends, with a line that says so, before it is longer than this. The program is not
+   * disturbed.
+   */
   readonly maxBytes?: number;
 }
 
@@ -55,7 +59,10 @@ export class RecordingWriter {
     this.#write(JSON.stringify({ call, us: Math.round((performance.now() - this.#startMs) * 1000), ...rest }));
   }
 
-  /** Carries out a call and records how it ended: `results` makes the rest of the line from what it gave. */
+  /**
+   * Carries out a call and records how it ended: `results` makes the rest of the line from what it
+   * gave.
+   */
   record<T>(line: CallLine, carryOut: () => T, results: (value: T) => object = () => ({})): T {
     let value: T;
     try {

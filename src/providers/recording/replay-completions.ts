@@ -99,7 +99,10 @@ export class ReplayCompletions implements Disposable {
   }
 }
 
-/** Which receive of a shared queue a message takes depends on which comes first: there, only the order on a QP counts. */
+/**
+ * Which receive of a shared queue a message takes depends on which comes first: there, only the
+ * order on a QP counts.
+ */
 function keyOf(qp: ReplayedQp, { wrId, status, opcode }: RecordedCompletion): string {
   const isShared = qp.hasSrq && status === 'SUCCESS' && opcode.startsWith('receive');
   return `${qp.id} ${isShared ? 'shared' : wrId}`;

@@ -19,7 +19,10 @@ export interface ReplayReport {
   readonly differenceCount: number;
   /** QPs whose peer is not in the recording: nothing was posted to them. */
   readonly outside: readonly Difference[];
-  /** Calls that could not be made, because they are about such a QP, or about something that could not be made. */
+  /**
+   * Calls that could not be made, because they are about such a QP, or about something that could
+   * not be made.
+   */
   readonly skipped: number;
   /** Ranges of memory whose bytes are not in the recording, only their hash: others were sent. */
   readonly unrecordedRanges: number;

@@ -1,4 +1,5 @@
-// What a replay has made so far, found by what the recording calls it: numbers of objects, keys, addresses, QP numbers.
+// What a replay has made so far, found by what the recording calls it: numbers of objects, keys,
+// addresses, QP numbers.
 
 import { SharedMemory } from '../../native/index.ts';
 import type { Ah, CompletionChannel, Cq, Device, Mr, Pd, Qp, Srq } from '../../verbs/index.ts';
@@ -143,7 +144,10 @@ export class ReplayWorld implements Disposable {
     return key === undefined ? [address, rkey] : [key.mr.object.address + (address - key.mr.address), key.rkey];
   }
 
-  /** The request with the keys and addresses of this replay; undefined when its peer is not in the recording. */
+  /**
+   * The request with the keys and addresses of this replay; undefined when its peer is not in the
+   * recording.
+   */
   request(recorded: RecordedSend): RecordedSend | undefined {
     const { sges, remote, to, ...rest } = recorded;
     const request: RecordedSend = { ...rest, sges: sges.map((each) => this.sge(each)) };
@@ -156,7 +160,10 @@ export class ReplayWorld implements Disposable {
     return request;
   }
 
-  /** Puts the recorded bytes where the request takes them from; returns how many ranges had none recorded. */
+  /**
+   * Puts the recorded bytes where the request takes them from; returns how many ranges had none
+   * recorded.
+   */
   fill({ sges, data = [], remote, remoteData }: RecordedSend): number {
     const ranges: readonly (readonly [ReplayedMr | undefined, number, RecordedBytes])[] = [
       ...data.map((bytes, index) => {

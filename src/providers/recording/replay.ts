@@ -288,7 +288,10 @@ class Player implements Disposable {
     return new Device(provider.openDevice(name));
   }
 
-  /** Undefined when it failed, or when there was nothing to do it with. Whether it should fail is compared. */
+  /**
+   * Undefined when it failed, or when there was nothing to do it with. Whether it should fail is
+   * compared.
+   */
   #try<T>(line: number, { call, error }: RecordedCall, carryOut: (() => T) | undefined): T | undefined {
     if (carryOut === undefined) {
       this.#report.skipped++;
@@ -310,7 +313,10 @@ class Player implements Disposable {
   }
 }
 
-/** Where the peers of a device's QPs find it; of all that a path says, this is what a replay can know. */
+/**
+ * Where the peers of a device's QPs find it; of all that a path says, this is what a replay can
+ * know.
+ */
 function ownPath(device: Device): { gid: string; lid: number } {
   const { gids, gidIndex = 0, lid } = device.port();
   return { gid: gids[gidIndex] ?? '::', lid };

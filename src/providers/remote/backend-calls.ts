@@ -1,4 +1,5 @@
-// Calls to the backend: arguments are written into the call area, results are waited for and read; an error of the backend is thrown.
+// Calls to the backend: arguments are written into the call area, results are waited for and read;
+// an error of the backend is thrown.
 
 import { MillraceError } from '../../errors.ts';
 import { compareExchange, loadAcquire, monotonicNs, Poller, pollEvents, storeRelease } from '../../native/index.ts';
@@ -22,7 +23,9 @@ const ALIVE_CHECK_NS = 10_000_000;
 const NAP_NS = 1e9;
 
 interface CallObserver {
-  /** The doorbell was taken while a call waited: the connection must attend to what it was rung for. */
+  /**
+   * The doorbell was taken while a call waited: the connection must attend to what it was rung for.
+   */
   onRung(): void;
   /** The backend is gone. */
   onGone(): void;
@@ -86,8 +89,8 @@ export class BackendCalls implements Disposable {
   }
 
   /**
-   * Wakes the backend after something was stored for it. Partner: `GuestSession.prepareSleep`, which stores that it sleeps and
-   * then loads everything once more.
+   * Wakes the backend after something was stored for it. Partner: `GuestSession.prepareSleep`,
+   * which stores that it sleeps and then loads everything once more.
    */
   wake(): void {
     const area = this.#area;
@@ -124,8 +127,8 @@ export class BackendCalls implements Disposable {
         this.#takeDoorbell(name);
         continue;
       }
-      // Stores that it waits, then loads once more. Partner: `GuestSession.#serveCall`, which stores the reply and then takes
-      // this flag back.
+      // Stores that it waits, then loads once more. Partner: `GuestSession.#serveCall`, which
+      // stores the reply and then takes this flag back.
       storeRelease(area, areaWord.guestWaits, 1);
       if (loadAcquire(area, areaWord.replySequence) === this.#sequence) break;
       if (this.#poller.wait(NAP_NS) > 0) this.#takeDoorbell(name);

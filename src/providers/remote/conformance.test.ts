@@ -1,4 +1,5 @@
-// The conformance suite through remoting: two guests of one backend, which drives a soft device. The kernel tier has it on both wires, from a container.
+// The conformance suite through remoting: two guests of one backend, which drives a soft device.
+// The kernel tier has it on both wires, from a container.
 
 import { after } from 'node:test';
 import { conformance } from '../../../test/conformance/index.ts';

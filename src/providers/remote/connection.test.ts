@@ -1,4 +1,5 @@
-// What remote devices do besides what all devices do: ways of waiting, a doorbell that several threads wait for, shared memory.
+// What remote devices do besides what all devices do: ways of waiting, a doorbell that several
+// threads wait for, shared memory.
 
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';

@@ -121,7 +121,8 @@ export class RemoteConnection implements Disposable {
     if (this.#isClosed) return;
     this.#again.take();
     this.#take();
-    // Cleared before the queues are checked. Partner: `GuestSession.#ringForEvent`, which runs after the event was stored.
+    // Cleared before the queues are checked. Partner: `GuestSession.#ringForEvent`, which runs
+    // after the event was stored.
     storeRelease(this.#area, areaWord.guestRung, 0);
     for (const device of this.#devices.values()) device.notifyChannels();
     if (this.backend.isGone) return;
@@ -132,11 +133,15 @@ export class RemoteConnection implements Disposable {
     for (const event of readEvents(this.backend.call('takeEvents'))) this.#publish(event);
   }
 
-  /** Finds out whether the backend is alive. Sleeps for at most so long, or until the doorbell is rung. */
+  /**
+   * Finds out whether the backend is alive. Sleeps for at most so long, or until the doorbell is
+   * rung.
+   */
   checkAlive(timeoutNs = 0): void {
     if (this.backend.isGone || !this.backend.isRung(timeoutNs)) return;
     this.#take();
-    // It may have been rung for a thread that waits on a channel. Partner: the exchange of `GuestSession.#ringForEvent`.
+    // It may have been rung for a thread that waits on a channel. Partner: the exchange of
+    // `GuestSession.#ringForEvent`.
     if (loadAcquire(this.#area, areaWord.guestRung) !== 0) this.#again.signal();
   }
 
@@ -166,7 +171,8 @@ export class RemoteConnection implements Disposable {
 
   #hello(label: string): void {
     const { magic, version } = areaWord;
-    // The backend writes its version before it serves calls, so both are there once this call has returned.
+    // The backend writes its version before it serves calls, so both are there once this call has
+    // returned.
     this.backend.call('hello', (writer) => writer.u32(PROTOCOL_VERSION).text(label, 64));
     if (this.#area[magic] !== PROTOCOL_MAGIC || this.#area[version] !== PROTOCOL_VERSION) {
       throw new MillraceError(

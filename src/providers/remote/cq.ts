@@ -60,7 +60,8 @@ export class RemoteCq implements ProviderCq {
       for (let word = 0; word < ROW; word++) words[to + word] = ring[from + word];
       this.#consumed = (this.#consumed + 1) >>> 0;
     }
-    // Stores, then loads whether room is wanted. Partner: `GuestCompletionQueue.#room`, which stores that and then loads `consumed`.
+    // Stores, then loads whether room is wanted. Partner: `GuestCompletionQueue.#room`, which
+    // stores that and then loads `consumed`.
     storeRelease(ring, completionRing.consumed, this.#consumed);
     if (loadAcquire(ring, completionRing.wantsRoom) === 1) {
       storeRelease(ring, completionRing.wantsRoom, 0);
@@ -73,8 +74,8 @@ export class RemoteCq implements ProviderCq {
     const ring = this.#words;
     this.#isArmed = true;
     if (loadAcquire(ring, completionRing.armed) === armings.any) return;
-    // The program polls once more after arming. Partner: `GuestCompletionQueue.#publish`, which stores `produced` and then loads
-    // this word.
+    // The program polls once more after arming. Partner: `GuestCompletionQueue.#publish`, which
+    // stores `produced` and then loads this word.
     storeRelease(ring, completionRing.armed, solicitedOnly ? armings.solicited : armings.any);
     if (this.#device.isGone) this.notify();
   }
@@ -89,7 +90,9 @@ export class RemoteCq implements ProviderCq {
     this.channel?.notify(this);
   }
 
-  /** Adds the completion of a request that the backend, which is gone, does not complete any more. */
+  /**
+   * Adds the completion of a request that the backend, which is gone, does not complete any more.
+   */
   flush(wrIdLow: number, wrIdHigh: number, qpNumber: number): void {
     const row = Array.from({ length: ROW }, () => 0);
     row[completionRow.wrId] = wrIdLow;
@@ -109,8 +112,8 @@ export class RemoteCq implements ProviderCq {
   /** Sleeps until the next completion of this CQ, or for a short time. */
   #nap(): void {
     const ring = this.#words;
-    // Stores that it naps, then loads once more. Partner: `GuestCompletionQueue.#publish`, which stores `produced` and then loads
-    // this word.
+    // Stores that it naps, then loads once more. Partner: `GuestCompletionQueue.#publish`, which
+    // stores `produced` and then loads this word.
     storeRelease(ring, completionRing.naps, 1);
     if (loadAcquire(ring, completionRing.produced) === this.#consumed)
       this.#device.connection.checkAlive(this.#pollPolicy.napNs);

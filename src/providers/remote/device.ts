@@ -112,7 +112,10 @@ export class RemoteDevice implements ProviderDevice {
     for (const cq of this.#cqs.values()) cq.notify();
   }
 
-  /** All QPs are in ERR from now on; requests under way are flushed, and threads that wait for them are woken. */
+  /**
+   * All QPs are in ERR from now on; requests under way are flushed, and threads that wait for them
+   * are woken.
+   */
   onBackendGone(): void {
     for (const qp of this.#qps) qp.onBackendGone();
     this.notifyChannels();

@@ -1,4 +1,5 @@
-// The remote provider: devices that a backend owns, on this host or on the host of this virtual machine.
+// The remote provider: devices that a backend owns, on this host or on the host of this virtual
+// machine.
 
 import { openGuestTransport } from '../../remoting/transports/index.ts';
 import { Device, type DeviceInfo, type Provider, type ProviderDevice } from '../../verbs/index.ts';
@@ -7,7 +8,10 @@ import { RemoteConnection, type RemoteConnectionOptions } from './connection.ts'
 export { RemoteConnection } from './connection.ts';
 
 export interface RemoteOptions extends RemoteConnectionOptions {
-  /** The backend's socket, or `qemu` in a virtual machine. Default: MILLRACE_BACKEND; without one there are no remote devices. */
+  /**
+   * The backend's socket, or `qemu` in a virtual machine. Default: MILLRACE_BACKEND; without one
+   * there are no remote devices.
+   */
   readonly socketPath?: string;
 }
 
@@ -16,7 +20,8 @@ export function remoteProvider(options: RemoteOptions = {}): Provider {
   let idle: RemoteConnection | undefined;
   const socketPath = (): string | undefined => options.socketPath ?? process.env.MILLRACE_BACKEND;
   const connect = (path: string): RemoteConnection => {
-    // The connection that listed the devices serves the first one that is opened, if its backend is still alive.
+    // The connection that listed the devices serves the first one that is opened, if its backend is
+    // still alive.
     idle?.checkAlive();
     const connection =
       idle?.backend.isGone === false

@@ -1,4 +1,5 @@
-// Protection domains of a remote device. Memory comes from the backend, or is passed to it; it is never copied.
+// Protection domains of a remote device. Memory comes from the backend, or is passed to it; it is
+// never copied.
 
 import type { SharedMemory } from '../../native/index.ts';
 import { qpShape, readRange, receiveRingShape, typeWord, writePath } from '../../remoting/protocol/index.ts';
@@ -22,7 +23,9 @@ import { RemoteSrq } from './srq.ts';
 
 export class RemotePd implements ProviderPd {
   readonly handle: number;
-  /** Address handles of this domain: a UD request with another one is refused before it is posted. */
+  /**
+   * Address handles of this domain: a UD request with another one is refused before it is posted.
+   */
   readonly addressHandles = new Set<number>();
   readonly #device: RemoteDevice;
 

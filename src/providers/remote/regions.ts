@@ -1,4 +1,5 @@
-// The regions of a remote device by key and by address, for inline data, which is copied here; and the memory behind them.
+// The regions of a remote device by key and by address, for inline data, which is copied here; and
+// the memory behind them.
 
 import type { SharedMemory } from '../../native/index.ts';
 import type { RemoteMr } from './mr.ts';
@@ -27,7 +28,10 @@ export class Regions {
     if (known !== undefined && --known.regions === 0) this.#memories.delete(mr.memory);
   }
 
-  /** The region of a scatter-gather entry. Inline data needs no key: where no key fits, the region is found by its address. */
+  /**
+   * The region of a scatter-gather entry. Inline data needs no key: where no key fits, the region
+   * is found by its address.
+   */
   find(lkey: number, address: number, pd: RemotePd): RemoteMr | undefined {
     const byKey = this.#byLkey.get(lkey);
     if (byKey?.pd === pd) return byKey;

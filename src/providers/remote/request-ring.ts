@@ -1,4 +1,5 @@
-// The guest's end of a ring of requests: rows are copied in, one store publishes them, and a place is free when its request is done.
+// The guest's end of a ring of requests: rows are copied in, one store publishes them, and a place
+// is free when its request is done.
 
 import { loadAcquire, type SharedMemory, storeRelease } from '../../native/index.ts';
 import type { RequestRingShape } from '../../remoting/protocol/index.ts';
@@ -30,8 +31,8 @@ export class RequestRing {
   free(wanted: number): number {
     const free = this.#shape.requests - ((this.#produced - this.#completed) >>> 0);
     if (free >= wanted) return free;
-    // Loaded only when it matters, so that the backend's store does not wait for this processor's copy of the word.
-    // Partner: `publish` of the guest's queues at the backend.
+    // Loaded only when it matters, so that the backend's store does not wait for this processor's
+    // copy of the word. Partner: `publish` of the guest's queues at the backend.
     this.#completed = loadAcquire(this.words, this.#shape.at + requestRing.completed);
     return this.#shape.requests - ((this.#produced - this.#completed) >>> 0);
   }
@@ -53,7 +54,10 @@ export class RequestRing {
     this.#wakeBackend();
   }
 
-  /** Calls back with the first word of every request that is not done, oldest first, and drops them. The backend is gone, so nobody else writes the ring. */
+  /**
+   * Calls back with the first word of every request that is not done, oldest first, and drops them.
+   * The backend is gone, so nobody else writes the ring.
+   */
   abandon(onRow: (row: number) => void): void {
     const completed = loadAcquire(this.words, this.#shape.at + requestRing.completed);
     const count = (this.#produced - completed) >>> 0;

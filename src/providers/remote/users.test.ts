@@ -1,4 +1,5 @@
-// What is built on verbs runs over a remote device unchanged: the proxy's channel, and a Vortex stream.
+// What is built on verbs runs over a remote device unchanged: the proxy's channel, and a Vortex
+// stream.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';

@@ -39,7 +39,8 @@ export class SoftCq implements ProviderCq {
   }
 
   poll(batch: CompletionBatch): number {
-    // A program that always finds completions must learn of new peers and of peers that have ended as well.
+    // A program that always finds completions must learn of new peers and of peers that have ended
+    // as well.
     if (this.#count === 0 || (++this.#polls & 7) === 0) this.#owner.progress();
     const { words, capacity } = batch;
     const count = Math.min(capacity, this.#count);

@@ -1,4 +1,5 @@
-// The soft device: its objects, its descriptors and timers, and the one place from which QPs make progress.
+// The soft device: its objects, its descriptors and timers, and the one place from which QPs make
+// progress.
 
 import { randomBytes } from 'node:crypto';
 import { FdWatch, monotonicNs, Poller, pollEvents, TimerFd } from '../../native/index.ts';
@@ -50,7 +51,10 @@ const softAttributes: DeviceAttributes = {
   marksSolicited: true,
 };
 
-/** How often a device that is only polled polls its descriptors, which tell of new peers and of peers that have ended. */
+/**
+ * How often a device that is only polled polls its descriptors, which tell of new peers and of
+ * peers that have ended.
+ */
 const POLLS_A_DESCRIPTOR_POLL = 64;
 const TIMER_TOKEN = 0xffff_ffff;
 
@@ -91,7 +95,8 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     this.regions = new RegionTable(() => this.revoked());
     this.poller.add(this.#timer.fd, pollEvents.in, TIMER_TOKEN);
     this.#wire = makeWire(this);
-    // The event loop of Node drives the device when the program does not poll, without keeping the process alive.
+    // The event loop of Node drives the device when the program does not poll, without keeping the
+    // process alive.
     this.#watch = FdWatch.start(this.poller.fd, () => this.attend());
   }
 
@@ -299,7 +304,8 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     if (this.#isMoving) return;
     this.#isMoving = true;
     try {
-      // QPs that are kicked meanwhile are pumped as well; a link that has more is pumped at the next occasion.
+      // QPs that are kicked meanwhile are pumped as well; a link that has more is pumped at the
+      // next occasion.
       for (let qp = this.#kicked.shift(); qp !== undefined; qp = this.#kicked.shift()) this.#pump(qp);
       this.#wire.flush();
     } finally {
@@ -331,7 +337,10 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     if (nextNs !== Number.POSITIVE_INFINITY) this.#setTimer(nextNs);
   }
 
-  /** The timer is set only for something earlier: an action that was unscheduled or put off costs reading the clock, not a system call. */
+  /**
+   * The timer is set only for something earlier: an action that was unscheduled or put off costs
+   * reading the clock, not a system call.
+   */
   #setTimer(atNs: number): void {
     if (this.#isClosed) return;
     this.#nextNs = atNs;

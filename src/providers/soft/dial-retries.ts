@@ -18,7 +18,10 @@ export class DialRetries {
     this.#host = host;
   }
 
-  /** The QP has requests and no link: it fails after the time that its retries would take on a hardware device. */
+  /**
+   * The QP has requests and no link: it fails after the time that its retries would take on a
+   * hardware device.
+   */
   wanted(qp: LinkedQp): void {
     const keys = this.#keysOf(qp);
     if (!qp.needsLink || keys.hasDeadline || qp.connectTimeoutNs === 0) return;

@@ -61,10 +61,14 @@ export class FaultSource {
     this.#state = (Math.imul(plan.seed ^ 0x9e37_79b9, 0x85eb_ca6b) ^ Math.imul(stream + 1, 0xc2b2_ae35)) >>> 0;
   }
 
-  /** What becomes of a frame. May change the frame: a duplicate is appended, a corrupted one is a copy. */
+  /**
+   * What becomes of a frame. May change the frame: a duplicate is appended, a corrupted one is a
+   * copy.
+   */
   next(frame: Pieces): Fate {
     const { drop = 0, duplicate = 0, corrupt = 0, disconnect = 0, delay } = this.#plan;
-    // The same number of draws for every frame; what is corrupted or delayed draws on, and shifts what follows.
+    // The same number of draws for every frame; what is corrupted or delayed draws on, and shifts
+    // what follows.
     const draws = [this.#random(), this.#random(), this.#random(), this.#random(), this.#random()];
     if (draws[0] < disconnect) return { kind: 'disconnect' };
     if (draws[1] < drop) return { kind: 'drop' };

@@ -80,7 +80,10 @@ function checkCompletions(actual: readonly Expected[], expected: readonly Expect
   }
 }
 
-/** Every byte is as in the model, except where requests that did not complete may have left their traces. */
+/**
+ * Every byte is as in the model, except where requests that did not complete may have left their
+ * traces.
+ */
 function checkMemory(rig: Rig, model: Model, round: Round, done: number): void {
   const open = tracesOf(round, done);
   const other = round.from === 'left' ? 'right' : 'left';

@@ -1,7 +1,9 @@
-// The frames of the soft device: what every wire carries, and the only place that knows their layout.
+// The frames of the soft device: what every wire carries, and the only place that knows their
+// layout.
 //
-// A frame is a header of 14 little-endian words and a payload. Requests (send, write, read, atomics) carry the
-// requester's packet sequence number, answers that of the request they answer. Nothing is split: a message is one frame.
+// A frame is a header of 14 little-endian words and a payload. Requests (send, write, read,
+// atomics) carry the requester's packet sequence number, answers that of the request they answer.
+// Nothing is split: a message is one frame.
 
 export const HEADER_BYTES = 56;
 export const HEADER_WORDS = HEADER_BYTES / 4;

@@ -75,7 +75,10 @@ export class HeldReceive {
     this.complete(status, completionOpcodes.receive, 0, 0, false, true);
   }
 
-  /** Flushes everything that was posted and not used, in order. Receives of a shared queue stay there. */
+  /**
+   * Flushes everything that was posted and not used, in order. Receives of a shared queue stay
+   * there.
+   */
   flush(isShared: boolean): void {
     if (this.#isHeld) this.fail(completionStatuses.WR_FLUSH_ERR);
     while (!isShared && this.take()) this.fail(completionStatuses.WR_FLUSH_ERR);

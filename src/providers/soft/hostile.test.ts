@@ -50,7 +50,10 @@ function frame(type: number, fill: (words: Uint32Array) => void, payloadBytes = 
 
 interface Attack {
   readonly bytes: Uint8Array;
-  /** The first frame alone ends the QP; otherwise it may have been harmless, and the end of the connection does. */
+  /**
+   * The first frame alone ends the QP; otherwise it may have been harmless, and the end of the
+   * connection does.
+   */
   readonly isFatal: boolean;
 }
 

@@ -19,9 +19,13 @@ export type SoftWire = (typeof softWires)[number];
 
 export interface SoftDeviceOptions {
   readonly wire: SoftWire;
-  /** tcp, roce: the local IP address to be found at. Default: MILLRACE_SOFT_ADDRESS, or 127.0.0.1. */
+  /**
+   * tcp, roce: the local IP address to be found at. Default: MILLRACE_SOFT_ADDRESS, or 127.0.0.1.
+   */
   readonly address?: string;
-  /** shm: where peers find each other. Default: MILLRACE_RUN_DIR, or the user's runtime directory. */
+  /**
+   * shm: where peers find each other. Default: MILLRACE_RUN_DIR, or the user's runtime directory.
+   */
   readonly runtimeDir?: string;
   readonly faults?: FaultPlan;
 }
@@ -58,7 +62,9 @@ export function openSoftProvided(options: SoftDeviceOptions): ProviderDevice {
   }
 }
 
-/** A soft device with settings of its own; `openDevice('soft-tcp')` and its like take the defaults. */
+/**
+ * A soft device with settings of its own; `openDevice('soft-tcp')` and its like take the defaults.
+ */
 export function openSoftDevice(options: SoftDeviceOptions): Device {
   return new Device(openSoftProvided(options));
 }

@@ -1,4 +1,5 @@
-// What a link puts into memory while a frame is on its way: whole lines, in order, however the bytes arrive.
+// What a link puts into memory while a frame is on its way: whole lines, in order, however the
+// bytes arrive.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -61,7 +62,10 @@ function frameOf(payloadBytes: number): Uint8Array {
   return bytes;
 }
 
-/** How many bytes from `offset` on are new. Fails where new ones come after old ones, or a line is half of each. */
+/**
+ * How many bytes from `offset` on are new. Fails where new ones come after old ones, or a line is
+ * half of each.
+ */
 function placedBytes(memory: Uint8Array, offset: number, length: number): number {
   const payload = memory.subarray(offset, offset + length);
   const firstOld = payload.indexOf(OLD);

@@ -1,4 +1,5 @@
-// Frames over a byte stream: receives payloads straight into their place, and sends the frames of the QP.
+// Frames over a byte stream: receives payloads straight into their place, and sends the frames of
+// the QP.
 
 import { crc32 } from 'node:zlib';
 import { AGAIN, copyMemory, type SharedMemory } from '../../native/index.ts';
@@ -9,7 +10,9 @@ import type { ByteStream } from './stream.ts';
 
 /** The QP, as its link sees it. */
 export interface FrameHandler {
-  /** A header has come. Fills in where its payload goes, or returns false to have it thrown away. */
+  /**
+   * A header has come. Fills in where its payload goes, or returns false to have it thrown away.
+   */
   onHeader(header: Uint32Array, into: Pieces): boolean;
   /** The payload is in its place. `isIntact` is false when its sum is wrong. */
   onFrame(header: Uint32Array, isIntact: boolean): void;
@@ -19,7 +22,10 @@ export interface FrameHandler {
 }
 
 interface LinkOptions {
-  /** Private to the link: two headers, room for payload that is not whole yet, and for payload that is thrown away. */
+  /**
+   * Private to the link: two headers, room for payload that is not whole yet, and for payload that
+   * is thrown away.
+   */
   readonly scratch: SharedMemory;
   /** Frames carry sums that are checked. Both ends must agree. */
   readonly hasSums: boolean;
@@ -29,7 +35,10 @@ interface LinkOptions {
 const TX_OFFSET = 64;
 const HELD_OFFSET = 1024;
 const TRASH_OFFSET = 4096;
-/** Memory changes by whole lines, as with hardware: a program that polls it for a word or a header never finds half of one. */
+/**
+ * Memory changes by whole lines, as with hardware: a program that polls it for a word or a header
+ * never finds half of one.
+ */
 const LINE_BYTES = 64;
 /** Up to here, a payload comes to its place all at once. */
 const SHORT_BYTES = 2048;
@@ -47,7 +56,9 @@ export class Link {
   readonly #rxPieces = new Pieces();
   readonly #txPayload = new Pieces();
   readonly #tx = new Pieces();
-  /** Received bytes of the current frame; the last `#heldBytes` of them are not in their place yet. */
+  /**
+   * Received bytes of the current frame; the last `#heldBytes` of them are not in their place yet.
+   */
   #rxBytes = 0;
   #heldBytes = 0;
   #rxIsWanted = false;
@@ -75,7 +86,10 @@ export class Link {
     return this.#isClosed;
   }
 
-  /** Receives and sends until nothing moves. True when it stopped to give other QPs their turn and has more to do. */
+  /**
+   * Receives and sends until nothing moves. True when it stopped to give other QPs their turn and
+   * has more to do.
+   */
   pump(nowNs: number): boolean {
     if (this.#isClosed || this.#isPumping) return false;
     this.#isPumping = true;
@@ -178,7 +192,10 @@ export class Link {
     return this.#hold(placed, isShort ? missing + this.#heldBytes : Math.min(left, LINE_BYTES - (offset % LINE_BYTES)));
   }
 
-  /** Receives bytes that must change together, and copies them to their place when they are complete. */
+  /**
+   * Receives bytes that must change together, and copies them to their place when they are
+   * complete.
+   */
   #hold(placed: number, togetherBytes: number): number {
     const { scratch } = this.#options;
     const got = this.#stream.receive(scratch, HELD_OFFSET + this.#heldBytes, togetherBytes - this.#heldBytes);

@@ -116,7 +116,10 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
     this.disconnect();
   }
 
-  /** A request arrives in a QP that is in error: the peer must not wait for an answer, unless one is on its way. */
+  /**
+   * A request arrives in a QP that is in error: the peer must not wait for an answer, unless one is
+   * on its way.
+   */
   #acceptsRequests(): boolean {
     if (this.isReady) return true;
     if (!this.#hasRefused) this.disconnect();

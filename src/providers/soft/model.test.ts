@@ -1,4 +1,5 @@
-// Random requests on both wires and on the model: memory and completions must be the same, byte for byte.
+// Random requests on both wires and on the model: memory and completions must be the same, byte for
+// byte.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,4 +1,5 @@
-// A list of memory ranges that is filled again and again without allocating: what a frame is sent from or received to.
+// A list of memory ranges that is filled again and again without allocating: what a frame is sent
+// from or received to.
 
 import type { SharedMemory } from '../../native/index.ts';
 

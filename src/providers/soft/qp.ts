@@ -76,7 +76,10 @@ export abstract class SoftQp implements ProviderQp, Marked {
   protected abstract readonly responder: ReceiveHalf;
   readonly #owner: QpOwner<this>;
   readonly #isShared: boolean;
-  /** How long connecting may take from the first request on: as long as the retries would. 0 is for ever. */
+  /**
+   * How long connecting may take from the first request on: as long as the retries would. 0 is for
+   * ever.
+   */
   connectTimeoutNs = 0;
   #state: QpState = 'RESET';
   #access = 0;

@@ -43,7 +43,10 @@ export class Region implements ProviderMr {
     return at >= 0 && at + length <= this.sizeBytes ? this.offset + at : -1;
   }
 
-  /** Whether the region is all of its memory, so that handing out the descriptor hands out nothing else. */
+  /**
+   * Whether the region is all of its memory, so that handing out the descriptor hands out nothing
+   * else.
+   */
   get isWholeMemory(): boolean {
     return this.offset === 0 && this.sizeBytes === this.memory.sizeBytes;
   }
@@ -102,7 +105,10 @@ export class RegionTable {
     return region !== undefined && region.pd === pd && !region.memory.isClosed ? region : undefined;
   }
 
-  /** The region that an address is in, whatever its key: for inline data, which needs no key. Checks all regions. */
+  /**
+   * The region that an address is in, whatever its key: for inline data, which needs no key. Checks
+   * all regions.
+   */
   containing(address: number, pd: object): Region | undefined {
     for (const region of this.#byLkey.values()) {
       if (region.locate(address, 1) >= 0) return this.local(region.lkey, pd);
@@ -152,8 +158,8 @@ function unusedKey(used: ReadonlyMap<number, unknown>): number {
 }
 
 /**
- * Turns scatter-gather entries into pieces of memory. False when one of them is not what its key allows; then the
- * pieces are of no use.
+ * Turns scatter-gather entries into pieces of memory. False when one of them is not what its key
+ * allows; then the pieces are of no use.
  */
 export function resolveSges(
   table: RegionTable,

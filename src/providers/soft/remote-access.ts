@@ -27,7 +27,10 @@ export interface AtomicResult {
   readonly high: number;
 }
 
-/** Carries atomics out, and keeps their results: an atomic that is retransmitted must not be carried out again. */
+/**
+ * Carries atomics out, and keeps their results: an atomic that is retransmitted must not be carried
+ * out again.
+ */
 export class AtomicUnit {
   readonly #results = new Map<number, AtomicResult>();
   #capacity = 2;

@@ -1,4 +1,5 @@
-// The rendezvous of two QPs: which of them dials, the hello that both send, and which hello a QP expects.
+// The rendezvous of two QPs: which of them dials, the hello that both send, and which hello a QP
+// expects.
 
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
 import { type FaultPlan, isLossy } from './fault-plan.ts';
@@ -11,7 +12,9 @@ const MAGIC = 0x3148_524d; // "MRH1"
 export interface Hello {
   /** 0, or why the acceptor refuses. */
   readonly refusal: number;
-  /** This side's fault plan loses frames: both sides then retransmit after a time, and check sums. */
+  /**
+   * This side's fault plan loses frames: both sides then retransmit after a time, and check sums.
+   */
   readonly isLossy: boolean;
   readonly fromQp: number;
   readonly toQp: number;

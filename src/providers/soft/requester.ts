@@ -1,5 +1,5 @@
-// The sending half of a QP: keeps posted requests until the peer has answered them, and retransmits from the request
-// that the peer names (go-back-N).
+// The sending half of a QP: keeps posted requests until the peer has answered them, and retransmits
+// from the request that the peer names (go-back-N).
 
 import { access, completionStatuses, type SendBatch, sendFlags, sendOpcodes, sendRow } from '../../verbs/index.ts';
 import type { SoftCq } from './completion-queue.ts';
@@ -83,7 +83,10 @@ export class Requester {
     return count;
   }
 
-  /** Carries a request out in the peer's memory at once, if that is mapped: it needs no place in the queue. */
+  /**
+   * Carries a request out in the peer's memory at once, if that is mapped: it needs no place in the
+   * queue.
+   */
   #tryDirect(words: Uint32Array, row: number): boolean {
     const opcode = words[row + sendRow.opcode];
     const flags = words[row + sendRow.flags];
@@ -99,7 +102,8 @@ export class Requester {
     if (!resolveSges(regions, pd, words, row + sendRow.sge, sges, isRead ? access.localWrite : 0, pieces)) return false;
     const bytes = pieces.totalBytes;
     if (bytes > MAX_MESSAGE_BYTES || (opcode >= sendOpcodes.fetchAdd && bytes !== 8)) return false;
-    // Inline data is copied when it is posted, as it is here; but a wrong inline request is refused where it is stored.
+    // Inline data is copied when it is posted, as it is here; but a wrong inline request is refused
+    // where it is stored.
     if ((flags & sendFlags.inline) !== 0 && (isRead || bytes > this.#queue.maxInlineBytes)) return false;
     if (!this.#owner.direct(words, row, pieces)) return false;
     this.#completions.done(words, row, completionStatuses.SUCCESS, bytes);
@@ -126,8 +130,8 @@ export class Requester {
         return false;
       }
       if (opcode !== sendOpcodes.send && opcode !== sendOpcodes.sendWithImm && opcode !== sendOpcodes.writeWithImm) {
-        // It is carried out in the peer's memory once all requests before it are done. That is worth waiting for:
-        // otherwise a queue that is never empty would send everything as frames.
+        // It is carried out in the peer's memory once all requests before it are done. That is
+        // worth waiting for: otherwise a queue that is never empty would send everything as frames.
         if (this.#sent > 0 && this.#owner.isMapped(words[row + sendRow.rkey])) return false;
         if (this.#sent === 0 && this.#owner.direct(words, row, payload)) {
           this.#completeFirst(completionStatuses.SUCCESS, false);
@@ -147,7 +151,10 @@ export class Requester {
     return false;
   }
 
-  /** The peer has carried out everything up to this number. Returns the protocol error, if it is one. */
+  /**
+   * The peer has carried out everything up to this number. Returns the protocol error, if it is
+   * one.
+   */
   onAck(sequence: number): string | undefined {
     const distance = sequenceDistance(sequence, this.#firstSequence);
     if (distance < 0) return undefined;
@@ -155,7 +162,10 @@ export class Requester {
     return this.#completeThrough(distance + 1);
   }
 
-  /** Where frames come twice or late, an answer may be to a request that is about to be retransmitted, which is then answered again. */
+  /**
+   * Where frames come twice or late, an answer may be to a request that is about to be
+   * retransmitted, which is then answered again.
+   */
   #strange(problem: string): string | undefined {
     return this.#owner.isLossy ? undefined : problem;
   }
@@ -215,8 +225,8 @@ export class Requester {
   }
 
   /**
-   * The entry that an answer is for, after completing those before it: they were carried out first. -1 when there is
-   * none.
+   * The entry that an answer is for, after completing those before it: they were carried out first.
+   * -1 when there is none.
    */
   #answered(sequence: number, fromOpcode: number, toOpcode: number): number {
     const distance = sequenceDistance(sequence, this.#firstSequence);

@@ -1,4 +1,5 @@
-// The receiving half of a QP: carries out the peer's requests in their order, each once, and answers.
+// The receiving half of a QP: carries out the peer's requests in their order, each once, and
+// answers.
 
 import { access, completionOpcodes, completionStatuses, read64 } from '../../verbs/index.ts';
 import type { SoftCq } from './completion-queue.ts';
@@ -16,7 +17,10 @@ export type ResponderOwner = HeldReceiveOwner & Reached;
 interface Answer {
   readonly type: number;
   readonly sequence: number;
-  /** Of a nak, reason and timer; of an atomic, halves of what was there; of a read, region and range. */
+  /**
+   * Of a nak, reason and timer; of an atomic, halves of what was there; of a read, region and
+   * range.
+   */
   readonly imm?: number;
   readonly low?: number;
   readonly high?: number;
@@ -66,7 +70,10 @@ export class Responder {
     this.#minRnrTimer = minRnrTimer;
   }
 
-  /** A request has come. Fills in where its payload goes, or returns false when it is not to be carried out. */
+  /**
+   * A request has come. Fills in where its payload goes, or returns false when it is not to be
+   * carried out.
+   */
   onHeader(header: Uint32Array, into: Pieces): boolean {
     const distance = sequenceDistance(header[headerRow.sequence], this.#expected);
     if (distance !== 0) {
@@ -108,11 +115,13 @@ export class Responder {
 
   #onUnexpected(header: Uint32Array, distance: number): void {
     if (distance > 0) {
-      // Requests are missing. They are asked for once; what is under way meanwhile is retransmitted.
+      // Requests are missing. They are asked for once; what is under way meanwhile is
+      // retransmitted.
       if (!this.#isNakOut) this.#nak(nakReasons.sequence);
       return;
     }
-    // It was carried out already, and its answer was lost. A peer that does not read its answers gets no more of them.
+    // It was carried out already, and its answer was lost. A peer that does not read its answers
+    // gets no more of them.
     const type = frameType(header);
     if (this.#answers.length >= MAX_ANSWERS) return;
     if (type === frameTypes.send || type === frameTypes.write) {
@@ -132,7 +141,8 @@ export class Responder {
       this.#failReceive(completionStatuses.LOC_LEN_ERR, nakReasons.invalid, 'a message was longer than its receive');
       return false;
     }
-    // Only as much memory as the message needs is resolved; the rest of the receive stays unchecked.
+    // Only as much memory as the message needs is resolved; the rest of the receive stays
+    // unchecked.
     if (this.#receive.resolve(into)) return true;
     this.#failReceive(completionStatuses.LOC_PROT_ERR, nakReasons.operation, 'a receive named memory it may not use');
     return false;

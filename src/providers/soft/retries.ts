@@ -16,7 +16,10 @@ export interface RequesterSettings extends RetrySettings {
 
 const FOR_EVER = 7;
 
-/** What the 5-bit codes of the RNR timer mean, in us (InfiniBand specification, table "RNR NAK timer field"). */
+/**
+ * What the 5-bit codes of the RNR timer mean, in us (InfiniBand specification, table "RNR NAK timer
+ * field").
+ */
 const rnrTimersUs = [
   655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840, 5120, 7680, 10_240,
   15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760, 327_680, 491_520,

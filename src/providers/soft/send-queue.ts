@@ -1,4 +1,5 @@
-// Posted requests, in order, until the peer has answered them: their rows, and the data of the inline ones.
+// Posted requests, in order, until the peer has answered them: their rows, and the data of the
+// inline ones.
 
 import { UsageError } from '../../errors.ts';
 import { copyMemory, SharedMemory } from '../../native/index.ts';
@@ -60,7 +61,10 @@ export class SendQueue {
     return this.#count * 2 >= this.#entries;
   }
 
-  /** The entry at a position, counted from the oldest. It stays the same entry until it is shifted out. */
+  /**
+   * The entry at a position, counted from the oldest. It stays the same entry until it is shifted
+   * out.
+   */
   entryAt(position: number): number {
     return (this.#first + position) % this.#entries;
   }
@@ -117,7 +121,10 @@ export class SendQueue {
     return resolveSges(regions, pd, this.words, row + sendRow.sge, sges, needed, into);
   }
 
-  /** Stores the result of an atomic in the memory of its entry. False when the keys do not allow that. */
+  /**
+   * Stores the result of an atomic in the memory of its entry. False when the keys do not allow
+   * that.
+   */
   storeAtomicResult(entry: number, low: number, high: number, pieces: Pieces): boolean {
     pieces.clear();
     if (!this.resolve(entry, access.localWrite, pieces)) return false;

@@ -1,11 +1,12 @@
-// One pair of QPs on the `shm` wire: two rings for frames, a unix socket that passes descriptors and tells when the peer ends, and
-// the peer's regions mapped here.
+// One pair of QPs on the `shm` wire: two rings for frames, a unix socket that passes descriptors
+// and tells when the peer ends, and the peer's regions mapped here.
 //
-// A WRITE, READ or atomic on a mapped region is a copy or an instruction on the peer's memory, and takes none of the
-// peer's time. The peer hands a region's descriptor out only after the same checks as for a frame, and only if the
-// region is all of its memory. It revokes by counting up an epoch in shared memory: regions that were mapped before
-// must be asked for again. A peer that keeps a mapping in spite of that keeps memory that its owner has given up; both run
-// under the same user, so neither can do to the other what it could not do anyway.
+// A WRITE, READ or atomic on a mapped region is a copy or an instruction on the peer's memory, and
+// takes none of the peer's time. The peer hands a region's descriptor out only after the same
+// checks as for a frame, and only if the region is all of its memory. It revokes by counting up an
+// epoch in shared memory: regions that were mapped before must be asked for again. A peer that
+// keeps a mapping in spite of that keeps memory that its owner has given up; both run under the
+// same user, so neither can do to the other what it could not do anyway.
 
 import { constants } from 'node:fs';
 import { MillraceError } from '../../errors.ts';
@@ -115,7 +116,10 @@ export class ShmLink implements ByteStream, DirectAccess {
     return this.#isClosed || this.#reader.sleep();
   }
 
-  /** Some key opens less than before: the peer must ask again. Partners: the loads in `execute`, `isMapped` and `#isCurrent`. */
+  /**
+   * Some key opens less than before: the peer must ask again. Partners: the loads in `execute`,
+   * `isMapped` and `#isCurrent`.
+   */
   revoked(): void {
     if (this.#isClosed) return;
     storeRelease(this.#outWords, EPOCH_WORD, (loadAcquire(this.#outWords, EPOCH_WORD) + 1) | 0);
@@ -260,7 +264,10 @@ export class ShmLink implements ByteStream, DirectAccess {
     }
   }
 
-  /** Makes the same checks as for a frame. A refusal decides nothing: the request then goes as a frame. */
+  /**
+   * Makes the same checks as for a frame. A refusal decides nothing: the request then goes as a
+   * frame.
+   */
   #answer(rkey: number, qp: LinkedQp, regions: RegionTable): void {
     const isReady = qp.state === 'RTR' || qp.state === 'RTS' || qp.state === 'SQD';
     const allowed = regions.remoteAccess(rkey, qp.pd, qp.number) & qp.access;

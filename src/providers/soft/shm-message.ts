@@ -1,4 +1,5 @@
-// Messages of two processes beside the rings: 64 bytes each on a unix socket, some with descriptors.
+// Messages of two processes beside the rings: 64 bytes each on a unix socket, some with
+// descriptors.
 
 import { read64, write64 } from '../../verbs/index.ts';
 
@@ -7,7 +8,10 @@ const MAGIC = 0x314d_524d; // "MRM1"
 
 const kinds = { ask: 1, grant: 2, refuse: 3 } as const;
 
-/** After the hellos: asking for a region's memory, and the answers. A grant comes with two descriptors: memory and doorbell. */
+/**
+ * After the hellos: asking for a region's memory, and the answers. A grant comes with two
+ * descriptors: memory and doorbell.
+ */
 export type ShmMessage =
   | { readonly kind: 'ask'; readonly rkey: number }
   | {

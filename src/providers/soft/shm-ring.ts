@@ -1,20 +1,22 @@
-// One direction of bytes between two processes: a ring in shared memory with one writer and one reader.
+// One direction of bytes between two processes: a ring in shared memory with one writer and one
+// reader.
 //
-// Layout, in 32-bit words. Each index has a cache line of its own. Indexes count bytes modulo 2^32; the capacity is a
-// power of two, so an index modulo the capacity is a place in the ring.
+// Layout, in 32-bit words. Each index has a cache line of its own. Indexes count bytes modulo 2^32;
+// the capacity is a power of two, so an index modulo the capacity is a place in the ring.
 //   word  0  head: bytes written so far. Stored by the writer only.
 //   word 16  tail: bytes read so far. Stored by the reader only.
 //   word 32  reader sleeps: the reader sets it before it waits; the writer clears it and signals.
 //   word 48  writer waits: the writer sets it when the ring is full; the reader clears it and signals.
 //   word 64  epoch: counts revocations of memory regions. Stored by the owner of the regions (see shm-wire.ts).
 //
-// Ordering. The writer copies bytes and then stores head (release); the reader loads head (acquire) and then copies: so it
-// sees the bytes. The reader copies and then stores tail (release); the writer loads tail (acquire) before it writes there
-// again. Sleeping: the reader stores the flag and then loads head; the writer stores head and then loads the flag. With
-// sequentially consistent operations (see native/atomics.ts) at least one of them sees the other's store.
+// Ordering. The writer copies bytes and then stores head (release); the reader loads head (acquire)
+// and then copies: so it sees the bytes. The reader copies and then stores tail (release); the
+// writer loads tail (acquire) before it writes there again. Sleeping: the reader stores the flag
+// and then loads head; the writer stores head and then loads the flag. With sequentially consistent
+// operations (see native/atomics.ts) at least one of them sees the other's store.
 //
-// The other side is not trusted: its index is checked against this side's before it is used, and a frame is copied out
-// before it is checked.
+// The other side is not trusted: its index is checked against this side's before it is used, and a
+// frame is copied out before it is checked.
 
 import { MillraceError } from '../../errors.ts';
 import {
@@ -47,7 +49,10 @@ function viewOf(memory: SharedMemory): { words: Int32Array; capacity: number } {
   return { words: new Int32Array(memory.buffer, 0, DATA_OFFSET / 4), capacity };
 }
 
-/** Wakes the other side if its flag says that it waits. Partner: the store of that flag in `write` or `sleep`. */
+/**
+ * Wakes the other side if its flag says that it waits. Partner: the store of that flag in `write`
+ * or `sleep`.
+ */
 function wake(words: Int32Array, flag: number, event: EventFd): void {
   if (loadAcquire(words, flag) === 1 && compareExchange(words, flag, 1, 0) === 1) event.signal();
 }
@@ -75,7 +80,8 @@ export class RingWriter {
   write(pieces: Pieces, skip: number): number {
     let room = this.#room();
     if (room === 0) {
-      // Stores the flag, then loads the tail. Partner: `read`, which stores the tail and then loads the flag.
+      // Stores the flag, then loads the tail. Partner: `read`, which stores the tail and then loads
+      // the flag.
       storeRelease(this.#words, WRITER_WAITS, 1);
       room = this.#room();
       if (room === 0) return AGAIN;
@@ -98,7 +104,10 @@ export class RingWriter {
     return written;
   }
 
-  /** Wakes only after something was written: otherwise two sides would keep waking each other and never sleep. */
+  /**
+   * Wakes only after something was written: otherwise two sides would keep waking each other and
+   * never sleep.
+   */
   flush(): void {
     if (!this.#hasWritten) return;
     this.#hasWritten = false;
@@ -144,7 +153,10 @@ export class RingReader {
     return loadAcquire(this.#words, HEAD) === this.#tail;
   }
 
-  /** May be any number, because the writer is not trusted. Partner: the store of `write`, after it has copied. */
+  /**
+   * May be any number, because the writer is not trusted. Partner: the store of `write`, after it
+   * has copied.
+   */
   get waitingBytes(): number {
     return (loadAcquire(this.#words, HEAD) - this.#tail) >>> 0;
   }
@@ -166,9 +178,13 @@ export class RingReader {
     return bytes;
   }
 
-  /** Asks to be woken by the next bytes. False when there are some already, and the reader must not sleep. */
+  /**
+   * Asks to be woken by the next bytes. False when there are some already, and the reader must not
+   * sleep.
+   */
   sleep(): boolean {
-    // Stores the flag, then loads the head. Partner: `write` and `flush`, which store the head and then load the flag.
+    // Stores the flag, then loads the head. Partner: `write` and `flush`, which store the head and
+    // then load the flag.
     storeRelease(this.#words, READER_SLEEPS, 1);
     return this.isEmpty;
   }

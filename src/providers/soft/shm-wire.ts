@@ -1,4 +1,5 @@
-// The `shm` wire: peers on one machine connect by unix sockets in a runtime directory and share memory.
+// The `shm` wire: peers on one machine connect by unix sockets in a runtime directory and share
+// memory.
 
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readlinkSync, renameSync, rmSync } from 'node:fs';
@@ -88,7 +89,9 @@ export class ShmWire extends LinkWire {
     this.#listenerToken = host.watch(this.#listener.fd, pollEvents.in, () => this.#accept());
   }
 
-  /** Rings are polled without a system call; descriptors matter only while QPs are being connected. */
+  /**
+   * Rings are polled without a system call; descriptors matter only while QPs are being connected.
+   */
   get needsEvents(): boolean {
     return this.#dials.size > 0;
   }
@@ -243,7 +246,8 @@ export class ShmWire extends LinkWire {
     });
     const eventToken = host.watch(event.fd, pollEvents.in, () => {
       event.take();
-      // Asks for the next event at once: a program that polled just now may never do so again. The pump then checks once more.
+      // Asks for the next event at once: a program that polled just now may never do so again. The
+      // pump then checks once more.
       stream.sleep();
       host.kick(qp);
     });
@@ -281,7 +285,10 @@ export class ShmWire extends LinkWire {
   }
 }
 
-/** Undefined when nothing has come; throws on a protocol error, or when the peer has closed the connection. */
+/**
+ * Undefined when nothing has come; throws on a protocol error, or when the peer has closed the
+ * connection.
+ */
 function receiveOffer(socket: Socket, fdCount: number): Offer | undefined {
   const bytes = new Uint8Array(HELLO_BYTES);
   const got = socket.receiveFds(bytes);

@@ -25,7 +25,8 @@ const packetPlans: typeof plans = [
   ],
 ];
 
-// A quarter of a second in all: the first request also waits for the two sides to meet, on a machine that may be busy.
+// A quarter of a second in all: the first request also waits for the two sides to meet, on a
+// machine that may be busy.
 const attributes = { timeout: 13, retryCount: 7 };
 const programs = rounds({ canFail: false, maxRounds: 4 }).map((program) => program.map(narrow));
 

@@ -1,4 +1,5 @@
-// The `tcp` wire: one TCP connection for each pair of QPs. GIDs are IP addresses, and the LID is the port to dial.
+// The `tcp` wire: one TCP connection for each pair of QPs. GIDs are IP addresses, and the LID is
+// the port to dial.
 
 import { UsageError } from '../../errors.ts';
 import { type Address, AGAIN, ip, pollEvents, RangeList, SharedMemory, Socket } from '../../native/index.ts';
@@ -260,7 +261,10 @@ export class TcpWire extends LinkWire {
     if (socket.send(this.#memory, 0, HELLO_BYTES) !== HELLO_BYTES) throw new Error('no room for a hello');
   }
 
-  /** True once the other side's hello is complete; throws on a protocol error, or when the connection has ended. */
+  /**
+   * True once the other side's hello is complete; throws on a protocol error, or when the
+   * connection has ended.
+   */
   #receiveHello(pending: Pending): boolean {
     while (pending.received < HELLO_BYTES) {
       const got = pending.socket.receive(this.#memory, 0, HELLO_BYTES - pending.received);
@@ -272,7 +276,8 @@ export class TcpWire extends LinkWire {
     const isNew = pending.hello === undefined;
     pending.hello ??= decodeHello(pending.bytes);
     if (pending.hello === undefined) throw new Error('no hello');
-    // A dialer sends nothing more before it is answered: more bytes, or the end of the connection, drop it.
+    // A dialer sends nothing more before it is answered: more bytes, or the end of the connection,
+    // drop it.
     const isWaiting = pending.qp !== undefined || pending.socket.receive(this.#memory, 0, 1) === AGAIN;
     if (!isWaiting) throw new Error('a dialer that did not wait for the answer');
     return isNew;

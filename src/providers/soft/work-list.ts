@@ -1,4 +1,5 @@
-// A list of objects with something to do, each at most once, in order. Like a Set, but it allocates nothing.
+// A list of objects with something to do, each at most once, in order. Like a Set, but it allocates
+// nothing.
 
 /** An object that can be on lists: it has a mark for each list. */
 export interface Marked {
@@ -33,7 +34,10 @@ export class WorkList<T extends Marked> {
     item.marks[this.#mark] = 0;
   }
 
-  /** Takes the oldest off the list, also one that was added since the last call; undefined when there is none. */
+  /**
+   * Takes the oldest off the list, also one that was added since the last call; undefined when
+   * there is none.
+   */
   shift(): T | undefined {
     while (this.#at < this.#count) {
       const item = this.#items[this.#at];

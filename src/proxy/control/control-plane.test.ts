@@ -7,7 +7,10 @@ import { Party, type PartyOptions, peer } from './fixtures/party.ts';
 import { helloLine, Parrot, RawPeer } from './fixtures/raw-peer.ts';
 import { makeNonce } from './handshake.ts';
 
-/** Two daemons that know each other, at ports that the kernel chose: nobody else can have taken them. */
+/**
+ * Two daemons that know each other, at ports that the kernel chose: nobody else can have taken
+ * them.
+ */
 async function startPair(): Promise<AsyncDisposableStack & { a: Party; b: Party }> {
   await using undo = new AsyncDisposableStack();
   const a = undo.use(await Party.start({ name: 'a', peers: [] }));

@@ -1,4 +1,5 @@
-// The backend for its operator: whom it admits, what it tells about its guests, and that idle guests cost nothing.
+// The backend for its operator: whom it admits, what it tells about its guests, and that idle
+// guests cost nothing.
 
 import assert from 'node:assert/strict';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
@@ -101,7 +102,8 @@ describe('a backend', () => {
     assert.deepEqual([before.used.pds, before.used.regions, before.used.cqs, before.used.qps], [1, 1, 1, 0]);
     assert.match(before.peer, new RegExp(`pid ${process.pid} `));
     assert.ok(before.counts.calls >= 5);
-    // Long enough that a thread which spins would have taken thousands of turns; the status request wakes it once.
+    // Long enough that a thread which spins would have taken thousands of turns; the status request
+    // wakes it once.
     await new Promise((resolve) => setTimeout(resolve, 300));
     const afterwards = await find();
     assert.ok(afterwards !== undefined);

@@ -1,4 +1,5 @@
-// The backend of remoting: admits guests by a unix socket, and gives each a thread of its own that drives the devices.
+// The backend of remoting: admits guests by a unix socket, and gives each a thread of its own that
+// drives the devices.
 
 import { chmodSync, renameSync, rmSync } from 'node:fs';
 import { MillraceError, SystemError, UsageError } from '../../errors.ts';
@@ -27,7 +28,10 @@ export interface BackendOptions extends BackendPolicy {
   readonly socketPath: string;
   /** How the threads wait for their guests. Default: `mixed`. */
   readonly wait?: WaitMode;
-  /** A file that records the calls of the first guest; those of guest n go to the same name with `.n` behind it. */
+  /**
+   * A file that records the calls of the first guest; those of guest n go to the same name with
+   * `.n` behind it.
+   */
   readonly record?: string;
 }
 
@@ -44,7 +48,10 @@ export class Backend implements AsyncDisposable {
   readonly #listener: Socket;
   readonly #watch: FdWatch;
   readonly #guests = new Set<GuestThread>();
-  /** Threads whose guests have ended. They are kept because starting one takes longer than a small guest runs. */
+  /**
+   * Threads whose guests have ended. They are kept because starting one takes longer than a small
+   * guest runs.
+   */
   readonly #idle: GuestThread[] = [];
   readonly #machines = new Set<QemuMachine>();
   readonly #pending = new PendingConnections(MAX_PENDING, (socket, message) => this.#register(socket, message));
@@ -83,7 +90,10 @@ export class Backend implements AsyncDisposable {
     undo.move();
   }
 
-  /** Serves a guest over any transport. Takes over the descriptors of the spec, also when it throws. Returns the guest's number. */
+  /**
+   * Serves a guest over any transport. Takes over the descriptors of the spec, also when it throws.
+   * Returns the guest's number.
+   */
   serve(transport: HostTransportSpec): number {
     using undo = new DisposableStack();
     undo.defer(() => closeHostTransport(transport));
@@ -247,7 +257,10 @@ export class Backend implements AsyncDisposable {
     }
   }
 
-  /** A machine does not wait for its turn, because its descriptors would be held meanwhile: it is refused and may register again. */
+  /**
+   * A machine does not wait for its turn, because its descriptors would be held meanwhile: it is
+   * refused and may register again.
+   */
   #problemWithRate(delayMs: number | undefined, { kind }: UnixMessage): string | undefined {
     if (delayMs === 0 || (delayMs !== undefined && kind !== messageKinds.machine)) return undefined;
     return 'this process has registered too often, or a guest of it was dropped; try again in a few seconds';
@@ -266,7 +279,10 @@ function peerName(pid: number, uid: number): string {
   return `pid ${pid} of uid ${uid}`;
 }
 
-/** Gives the socket its name once it listens. The kernel tells who connects, so the file may be open to all whom the policy names. */
+/**
+ * Gives the socket its name once it listens. The kernel tells who connects, so the file may be open
+ * to all whom the policy names.
+ */
 function listen({ socketPath, uids, gids }: BackendOptions): Socket {
   using undo = new DisposableStack();
   removeStale(socketPath);

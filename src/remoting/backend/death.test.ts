@@ -1,4 +1,5 @@
-// The end of one side, at any point: the backend frees what the guest had, and the guest learns that its backend is gone.
+// The end of one side, at any point: the backend frees what the guest had, and the guest learns
+// that its backend is gone.
 
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
@@ -13,7 +14,10 @@ import { areaWord, calls, completionRing, requestRing } from '../protocol/call-p
 import { BackendProcess } from './fixtures/backend-process.ts';
 import { RawGuest } from './fixtures/raw-guest.ts';
 
-/** How many guests end without closing anything first. They close their descriptors, as the kernel does for a killed process. */
+/**
+ * How many guests end without closing anything first. They close their descriptors, as the kernel
+ * does for a killed process.
+ */
 const DEATHS = 200;
 /** How many of them are processes that are killed: MILLRACE_KILLED=200 for all of them. */
 const KILLED = Number(process.env.MILLRACE_KILLED ?? 4);
@@ -54,7 +58,8 @@ describe('a guest that ends without closing anything', () => {
       using guest = RawGuest.connect(backend.socketPath);
       for (const step of steps(guest).slice(0, point)) step();
     };
-    // As many as the backend keeps threads for, so that what threads need is there before it is counted.
+    // As many as the backend keeps threads for, so that what threads need is there before it is
+    // counted.
     const warm = Array.from({ length: 5 }, () => RawGuest.connect(backend.socketPath));
     for (const guest of warm) guest.world();
     for (const guest of warm) guest[Symbol.dispose]();
@@ -99,7 +104,9 @@ interface Pair extends Disposable {
   readonly cq: Cq;
 }
 
-/** Two QPs of one guest, with a send that has no receive, and two receives that nothing is sent to. */
+/**
+ * Two QPs of one guest, with a send that has no receive, and two receives that nothing is sent to.
+ */
 function busyPair(socketPath: string): Pair {
   const device = openRemoteDevice('soft-tcp', { socketPath });
   const pd = device.createPd();

@@ -1,4 +1,5 @@
-// Events of a backend on the diagnostics channel `millrace:guest`: guests that connect, are refused, end or are dropped.
+// Events of a backend on the diagnostics channel `millrace:guest`: guests that connect, are
+// refused, end or are dropped.
 
 import { channel } from 'node:diagnostics_channel';
 

@@ -1,4 +1,5 @@
-// What one guest cannot do: reach another's objects, have more than its share, or disturb anybody by protocol errors.
+// What one guest cannot do: reach another's objects, have more than its share, or disturb anybody
+// by protocol errors.
 
 import assert from 'node:assert/strict';
 import { constants, rmSync, writeFileSync } from 'node:fs';

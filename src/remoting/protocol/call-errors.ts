@@ -1,4 +1,5 @@
-// Errors that the backend sends to the guest, which throws them again: with class, code, errno and message.
+// Errors that the backend sends to the guest, which throws them again: with class, code, errno and
+// message.
 
 import { type ErrorCode, errorCodes, MillraceError, SystemError, UnsupportedError, UsageError } from '../../errors.ts';
 import type { WordReader, WordWriter } from './words.ts';

@@ -1,4 +1,5 @@
-// The attributes of a step of the QP state machine as words: a bit for each that is there, then their values.
+// The attributes of a step of the QP state machine as words: a bit for each that is there, then
+// their values.
 
 import { UsageError } from '../../errors.ts';
 import { type QpAttributes, type QpState, type QpType, qpStates } from '../../verbs/index.ts';

@@ -1,4 +1,5 @@
-// The layout of the rings of a queue pair, a shared receive queue or a completion queue; both sides compute it alike.
+// The layout of the rings of a queue pair, a shared receive queue or a completion queue; both sides
+// compute it alike.
 
 import { completionRow, receiveRow, sendRow, sgeRow } from '../../verbs/index.ts';
 import { completionRing, requestRing } from './call-protocol.ts';

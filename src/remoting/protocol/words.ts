@@ -1,4 +1,5 @@
-// Arguments and results of calls as 32-bit words: numbers, 64-bit numbers in halves, text with its length before it.
+// Arguments and results of calls as 32-bit words: numbers, 64-bit numbers in halves, text with its
+// length before it.
 
 import { MillraceError } from '../../errors.ts';
 import { MAX_CALL_WORDS } from './call-protocol.ts';
@@ -65,7 +66,10 @@ export class WordWriter {
   }
 }
 
-/** Reads words from a private copy, which the other side cannot change. Reading beyond the end throws. */
+/**
+ * Reads words from a private copy, which the other side cannot change. Reading beyond the end
+ * throws.
+ */
 export class WordReader {
   readonly #words = new Uint32Array(MAX_CALL_WORDS);
   #count = 0;

@@ -1,4 +1,5 @@
-// What carries remoting between a guest and the backend: unix sockets for processes, QEMU for virtual machines.
+// What carries remoting between a guest and the backend: unix sockets for processes, QEMU for
+// virtual machines.
 
 export { openGuestTransport } from './guest-transports.ts';
 export { closeHostTransport, type HostTransportSpec, openHostTransport } from './host-transports.ts';

@@ -1,6 +1,8 @@
-// What a peer must know of a QP to connect to it: plain data, its form in JSON, and the lines by which two QPs are connected.
+// What a peer must know of a QP to connect to it: plain data, its form in JSON, and the lines by
+// which two QPs are connected.
 //
-// A room of its own, without the object model of verbs: a stream on plain TCP needs no more than this.
+// A room of its own, without the object model of verbs: a stream on plain TCP needs no more than
+// this.
 //
 //   either:   hello    its endpoint
 //   either:   ready    its QP is in RTS: what one side sends before the other is in RTR is lost

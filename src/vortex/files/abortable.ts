@@ -1,6 +1,9 @@
 // Waits for a promise that cannot be aborted, until a signal is.
 
-/** Rejects with the signal's reason when it is aborted first; the result of `promise` is dropped then. */
+/**
+ * Rejects with the signal's reason when it is aborted first; the result of `promise` is dropped
+ * then.
+ */
 export async function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   promise.catch(() => {});
   signal.throwIfAborted();

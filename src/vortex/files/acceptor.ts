@@ -1,4 +1,5 @@
-// Where a sender of a file waits for its receiver: the first peer that keeps to the protocol gets the file.
+// Where a sender of a file waits for its receiver: the first peer that keeps to the protocol gets
+// the file.
 
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';

@@ -1,4 +1,5 @@
-// The connection of the files protocol between sender and receiver of a file, beside the stream that carries the bytes.
+// The connection of the files protocol between sender and receiver of a file, beside the stream
+// that carries the bytes.
 
 import type { Socket } from 'node:net';
 import { ProtocolError } from '../../errors.ts';
@@ -35,7 +36,10 @@ export class Conversation implements Disposable {
     if (!this.#isOver && this.#socket.writable) writeMessage(this.#socket, filesProtocol, message);
   }
 
-  /** The next message, which must be of that kind. Silence for too long is an error; `busy` is no silence. */
+  /**
+   * The next message, which must be of that kind. Silence for too long is an error; `busy` is no
+   * silence.
+   */
   async expect<const Kind extends Message['kind']>(kind: Kind, signal: AbortSignal): Promise<MessageOfKind<Kind>> {
     for (;;) {
       const message = await this.#next(signal, this.#timeoutMs);
@@ -45,7 +49,9 @@ export class Conversation implements Disposable {
     }
   }
 
-  /** Sends `busy` at an interval until disposed, during work that may take longer than the timeout. */
+  /**
+   * Sends `busy` at an interval until disposed, during work that may take longer than the timeout.
+   */
   busy(): Disposable {
     const timer = setInterval(() => this.send({ kind: 'busy' }), this.#timeoutMs / BUSY_A_TIMEOUT);
     return { [Symbol.dispose]: () => clearInterval(timer) };
@@ -68,7 +74,10 @@ export class Conversation implements Disposable {
     }
   }
 
-  /** Ends it with the reason why this side gives up. A peer that has given up itself is told nothing. */
+  /**
+   * Ends it with the reason why this side gives up. A peer that has given up itself is told
+   * nothing.
+   */
   fail(error: unknown): void {
     const isTheirs = error instanceof FileTransferError && error.code === 'MILLRACE_ERR_FILES_PEER';
     this.end(isTheirs ? undefined : { kind: 'failed', ...failureOf(error) });

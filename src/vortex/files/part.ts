@@ -1,4 +1,5 @@
-// The part of a file that has arrived: appended to under another name, and renamed when it is whole and on the disk.
+// The part of a file that has arrived: appended to under another name, and renamed when it is whole
+// and on the disk.
 
 import { constants } from 'node:fs';
 import { type FileHandle, link, lstat, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
@@ -96,7 +97,9 @@ export class Part implements AsyncDisposable {
     await this.#handle.truncate(0);
   }
 
-  /** Always appended, so that the length of the part tells how much has arrived, whatever happens. */
+  /**
+   * Always appended, so that the length of the part tells how much has arrived, whatever happens.
+   */
   async write(bytes: Uint8Array, position: number): Promise<void> {
     try {
       for (let done = 0; done < bytes.length; ) {

@@ -1,7 +1,7 @@
 // What sender and receiver of a file say to each other beside the stream that carries it.
 //
-// The receiver dials; the sender listens. With TLS these lines are encrypted; the bytes of the stream are not, but their
-// checksum is compared here, so that a change on the way is found out.
+// The receiver dials; the sender listens. With TLS these lines are encrypted; the bytes of the
+// stream are not, but their checksum is compared here, so that a change on the way is found out.
 //
 //   receiver:  hello
 //   sender:    offer      the file; a pipe leaves out what it does not know
@@ -67,7 +67,9 @@ export type MessageOfKind<Kind extends Message['kind']> = Extract<Message, { rea
 
 /** Also what the note of a part holds. */
 export const fileOffer = object(offer);
-/** What is sent, as far as the sender knows. If all three fields are the same, it is the same file. */
+/**
+ * What is sent, as far as the sender knows. If all three fields are the same, it is the same file.
+ */
 export type FileOffer = ValueOf<typeof fileOffer>;
 
 export function isSameFile(one: FileOffer, other: FileOffer): boolean {

@@ -1,4 +1,5 @@
-// Receives a file: dials the sender, says which bytes are here already, fetches the rest, and checks the whole.
+// Receives a file: dials the sender, says which bytes are here already, fetches the rest, and
+// checks the whole.
 
 import { createHash, type Hash } from 'node:crypto';
 import { once } from 'node:events';
@@ -52,7 +53,9 @@ export async function receiveFile(settings: ReceiveSettings): Promise<Receipt> {
   }
 }
 
-/** Whether another attempt a little later may succeed, because the sender was not there or has gone. */
+/**
+ * Whether another attempt a little later may succeed, because the sender was not there or has gone.
+ */
 function isPassing(error: unknown): error is MillraceError {
   return error instanceof VortexError || (error instanceof MillraceError && error.code === 'MILLRACE_ERR_NOT_RUNNING');
 }
@@ -149,7 +152,9 @@ class Fetch {
     }
   }
 
-  /** Both sides compare the checksum of the bytes that are here with that of the file's beginning. */
+  /**
+   * Both sides compare the checksum of the bytes that are here with that of the file's beginning.
+   */
   async #begin(part: Part): Promise<{ hash: Hash; start: MessageOfKind<'stream'> }> {
     const { signal, onNews } = this.#settings;
     const { haveBytes } = part;
@@ -196,7 +201,10 @@ class Fetch {
     }
   }
 
-  /** Called before the stream is closed, so that the sender hears the reason, and not only that the stream ended. */
+  /**
+   * Called before the stream is closed, so that the sender hears the reason, and not only that the
+   * stream ended.
+   */
   async #giveUp(error: unknown, stream: Consumer | undefined): Promise<never> {
     const why = await this.#conversation.explain(error, stream);
     this.#conversation.fail(why);

@@ -1,4 +1,5 @@
-// Sends a file: waits for a receiver, asks which bytes it has, and streams the rest; if that breaks, waits for it again.
+// Sends a file: waits for a receiver, asks which bytes it has, and streams the rest; if that
+// breaks, waits for it again.
 
 import { createHash, type Hash } from 'node:crypto';
 import type { MillraceError } from '../../errors.ts';
@@ -68,7 +69,10 @@ async function deliver(settings: SendSettings, first: Source, conversation: Conv
   }
 }
 
-/** Whether the problem is at the receiver or on the way: then the same file may get through at the next attempt. */
+/**
+ * Whether the problem is at the receiver or on the way: then the same file may get through at the
+ * next attempt.
+ */
 function isTheirs(error: unknown): error is MillraceError {
   if (error instanceof VortexError) return true;
   if (!(error instanceof FileTransferError) || error.code !== 'MILLRACE_ERR_FILES_PEER') return false;
@@ -134,7 +138,8 @@ class Delivery {
       return { sizeBytes, sha256: hash.digest('hex') };
     } catch (error) {
       const why = await this.#conversation.explain(error, stream);
-      // Before the stream is closed, so that the receiver hears the reason, and not only that the stream ended.
+      // Before the stream is closed, so that the receiver hears the reason, and not only that the
+      // stream ended.
       this.#conversation.fail(why);
       throw why;
     }

@@ -1,4 +1,5 @@
-// The source of a transfer: a file, which can be read at any position and again, or a pipe, which is read once.
+// The source of a transfer: a file, which can be read at any position and again, or a pipe, which
+// is read once.
 
 import { type FileHandle, open } from 'node:fs/promises';
 import { basename } from 'node:path';

@@ -10,7 +10,10 @@ import { openReceiver, openSender, type Receiver, type Sender } from './index.ts
 const MIB = 2 ** 20;
 const small = { blockBytes: 65_536, poolBlocks: 4, hugePages: 'never' } as const;
 
-/** A stream through a proxy that can cut its connections: the first is the control connection, the second has the data. */
+/**
+ * A stream through a proxy that can cut its connections: the first is the control connection, the
+ * second has the data.
+ */
 class CuttableStream implements AsyncDisposable {
   readonly sender: Sender;
   readonly receiver: Receiver;

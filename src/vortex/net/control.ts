@@ -1,4 +1,5 @@
-// The control connection of a stream: hellos with a time limit, then messages and a heartbeat until the last line.
+// The control connection of a stream: hellos with a time limit, then messages and a heartbeat until
+// the last line.
 
 import type { Socket } from 'node:net';
 import { ProtocolError } from '../../errors.ts';
@@ -115,7 +116,10 @@ export class Control implements Disposable {
   }
 }
 
-/** Resolves when all control connections are closed: a hang-up waits for the peer to read the last line. */
+/**
+ * Resolves when all control connections are closed: a hang-up waits for the peer to read the last
+ * line.
+ */
 export async function controlsClosed(): Promise<void> {
   await allClosed(sockets);
 }

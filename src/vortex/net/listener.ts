@@ -1,4 +1,5 @@
-// Where receivers dial a sender: one port for control connections, with or without TLS, and for data connections.
+// Where receivers dial a sender: one port for control connections, with or without TLS, and for
+// data connections.
 
 import { Socket as NodeSocket } from 'node:net';
 import { SystemError } from '../../errors.ts';
@@ -78,7 +79,8 @@ export class Listener implements Disposable {
     try {
       return this.#isClosed ? undefined : this.#socket.accept();
     } catch {
-      // Most likely there are no descriptors left, and the peer still waits: without a pause the watch would call at once again.
+      // Most likely there are no descriptors left, and the peer still waits: without a pause the
+      // watch would call at once again.
       this.#watch.close();
       this.#pause = setTimeout(() => {
         this.#watch = this.#startWatch();

@@ -11,7 +11,10 @@ const DEFAULT_TIMEOUT_MS = 10_000;
 const MIN_TIMEOUT_MS = 100;
 const DEFAULT_MAX_POOL_BYTES = 2 ** 30;
 
-/** Paths of PEM files, as in the `tls` of the daemon's config. Both certificates are of the same authority. */
+/**
+ * Paths of PEM files, as in the `tls` of the daemon's config. Both certificates are of the same
+ * authority.
+ */
 export interface StreamTls {
   readonly ca: string;
   readonly cert: string;
@@ -21,13 +24,19 @@ export interface StreamTls {
 }
 
 export interface NetworkOptions extends Omit<StreamOptions, 'timeoutMs'> {
-  /** An RDMA device (`soft-shm`, `soft-roce`, `soft-tcp`, `mlx5_0`). Default: plain TCP at a sender; a device that fits the sender's at a receiver. */
+  /**
+   * An RDMA device (`soft-shm`, `soft-roce`, `soft-tcp`, `mlx5_0`). Default: plain TCP at a sender;
+   * a device that fits the sender's at a receiver.
+   */
   readonly device?: string | undefined;
   /** How blocks move on RDMA. Default `pool` at a sender; the sender's at a receiver. */
   readonly strategy?: Strategy | undefined;
   /** A peer that sends nothing for longer, not even a heartbeat, fails the stream. Default 10 s. */
   readonly timeoutMs?: number | undefined;
-  /** Protects the control connection only: the bytes of the stream are not encrypted, neither on TCP nor on RDMA. */
+  /**
+   * Protects the control connection only: the bytes of the stream are not encrypted, neither on TCP
+   * nor on RDMA.
+   */
   readonly tls?: StreamTls | undefined;
   /** Aborts the opening. Once the stream is open, `close` ends it. */
   readonly signal?: AbortSignal | undefined;
@@ -41,7 +50,10 @@ export interface SenderOptions extends NetworkOptions {
 }
 
 export interface ReceiverOptions extends Omit<NetworkOptions, 'blockBytes'> {
-  /** The most memory that the pool may take here, since the sender chooses the size of the blocks. Default 1 GiB. */
+  /**
+   * The most memory that the pool may take here, since the sender chooses the size of the blocks.
+   * Default 1 GiB.
+   */
   readonly maxPoolBytes?: number | undefined;
 }
 
@@ -54,10 +66,11 @@ export type Sender = Producer;
 export type Receiver = Consumer;
 
 /**
- * Listens, and resolves when a receiver has connected and agreed. `sizeBytes` undefined: it is told at `finish`.
+ * Listens, and resolves when a receiver has connected and agreed. `sizeBytes` undefined: it is told
+ * at `finish`.
  *
- * `done()` resolves when the receiver has read everything. `close()` after `finish()` waits for that; before
- * `finish()` it fails the stream at the receiver.
+ * `done()` resolves when the receiver has read everything. `close()` after `finish()` waits for
+ * that; before `finish()` it fails the stream at the receiver.
  */
 export async function openSender(
   where: number | ListenAddress,
@@ -80,7 +93,10 @@ export async function openSender(
   return new Producer(queue, memory, engine);
 }
 
-/** Dials, and resolves when the sender has agreed. `done()` resolves when everything has arrived and was read. */
+/**
+ * Dials, and resolves when the sender has agreed. `done()` resolves when everything has arrived and
+ * was read.
+ */
 export async function openReceiver(host: string, port: number, options: ReceiverOptions = {}): Promise<Receiver> {
   const { device, strategy, signal, maxPoolBytes = DEFAULT_MAX_POOL_BYTES } = options;
   checkPort(port);
@@ -129,7 +145,10 @@ async function commonSettings({
   return { timeoutMs, security: await readSecurity(tls), peerName: tls?.peerName };
 }
 
-/** Without `timeoutMs`: the heartbeat detects a dead peer, so a page fault of the window may wait for any time. */
+/**
+ * Without `timeoutMs`: the heartbeat detects a dead peer, so a page fault of the window may wait
+ * for any time.
+ */
 function memoryOptions(options: NetworkOptions & { readonly blockBytes?: number | undefined }): StreamOptions {
   const { blockBytes, poolBlocks, revisitBlocks, readAheadBlocks, hugePages, maxSizeBytes, clearBlocks } = options;
   return { blockBytes, poolBlocks, revisitBlocks, readAheadBlocks, hugePages, maxSizeBytes, clearBlocks };

@@ -14,9 +14,10 @@
 //   either:    cut        the network that moves the blocks broke; its last line
 //   either:    refused    the peer violated the protocol; its last line
 //
-// On the wire `tcp` the receiver dials the same port a second time and sends one byte, 0xd7, and the token. After that the
-// connection has the bytes of the stream and nothing else. They are not encrypted, as on RDMA, also if the control
-// connection has TLS: who can change packets on the way can change the stream.
+// On the wire `tcp` the receiver dials the same port a second time and sends one byte, 0xd7, and
+// the token. After that the connection has the bytes of the stream and nothing else. They are not
+// encrypted, as on RDMA, also if the control connection has TLS: who can change packets on the way
+// can change the stream.
 
 import {
   hex,

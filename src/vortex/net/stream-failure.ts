@@ -4,8 +4,9 @@ import { ProtocolError, UsageError } from '../../errors.ts';
 import { failureCode, type Role } from '../stream/index.ts';
 
 /**
- * `died`: the peer is gone without a hang-up. `silent`: nothing came from it for too long. `closed`: it hung up before
- * the end of the stream. `protocol`: it violated the protocol. `wire`: the network that carries the blocks failed.
+ * `died`: the peer is gone without a hang-up. `silent`: nothing came from it for too long.
+ * `closed`: it hung up before the end of the stream. `protocol`: it violated the protocol. `wire`:
+ * the network that carries the blocks failed.
  */
 export type FailureKind = 'died' | 'silent' | 'closed' | 'protocol' | 'wire';
 
@@ -19,7 +20,10 @@ export class StreamFailure extends Error {
   }
 }
 
-/** Any error as a failure. In the engine, a UsageError means that what the peer sent cannot be accepted. */
+/**
+ * Any error as a failure. In the engine, a UsageError means that what the peer sent cannot be
+ * accepted.
+ */
 export function failureOf(error: unknown): StreamFailure {
   if (error instanceof StreamFailure) return error;
   const reason = error instanceof Error ? error.message : String(error);

@@ -1,13 +1,16 @@
-// The core of a Vortex stream: blocks on their way from one producer to one consumer through a fixed pool in shared memory.
+// The core of a Vortex stream: blocks on their way from one producer to one consumer through a
+// fixed pool in shared memory.
 //
-// Block n of the stream lives in slot n mod K of the pool, so two counters say everything: blocks below `committed` are
-// written for good, blocks below `released` are read for good. The producer owns blocks [committed, released + K), the
-// consumer [released, committed). Each counter has one writer. Pager, block forms and movers are all a producer or a
-// consumer of this queue; the pager (native/pager.h) knows the layout of the ledger too.
+// Block n of the stream lives in slot n mod K of the pool, so two counters say everything: blocks
+// below `committed` are written for good, blocks below `released` are read for good. The producer
+// owns blocks [committed, released + K), the consumer [released, committed). Each counter has one
+// writer. Pager, block forms and movers are all a producer or a consumer of this queue; the pager
+// (native/pager.h) knows the layout of the ledger too.
 //
-// Ordering: a counter is stored with release after the last access to the blocks that it gives away, and loaded with
-// acquire before the first access to the blocks that it opens. After every store the eventfd of the other end is
-// signalled, so an end that loads, finds nothing and then blocks on its eventfd loses no event.
+// Ordering: a counter is stored with release after the last access to the blocks that it gives
+// away, and loaded with acquire before the first access to the blocks that it opens. After every
+// store the eventfd of the other end is signalled, so an end that loads, finds nothing and then
+// blocks on its eventfd loses no event.
 
 import { UsageError } from '../../errors.ts';
 import {
@@ -23,7 +26,10 @@ import {
 } from '../../native/index.ts';
 import { failureCode } from './failure.ts';
 
-/** 32-bit words of the ledger. The other end can write all of them: each value is checked when it is read. */
+/**
+ * 32-bit words of the ledger. The other end can write all of them: each value is checked when it is
+ * read.
+ */
 export const ledgerWord = {
   magic: 0,
   blockShift: 1,
@@ -40,7 +46,10 @@ export const ledgerWord = {
   /** Each counter has a cache line of its own, so that the two ends do not share one. */
   committed: 16,
   released: 32,
-  /** The futex of a consumer in `sleepUntil`: every event for the consumer adds 1. `sleepers` is 1 while it sleeps. */
+  /**
+   * The futex of a consumer in `sleepUntil`: every event for the consumer adds 1. `sleepers` is 1
+   * while it sleeps.
+   */
   eventCount: 48,
   sleepers: 49,
 } as const;
@@ -62,7 +71,10 @@ interface BlockQueueOptions {
   readonly poolBlocks: number;
   /** Undefined: told by `finish`. */
   readonly sizeBytes?: number | undefined;
-  /** True: 2 MiB pages, of which `blockBytes` must be a multiple. `transparent`: as many as the system gives. */
+  /**
+   * True: 2 MiB pages, of which `blockBytes` must be a multiple. `transparent`: as many as the
+   * system gives.
+   */
   readonly hugePages?: boolean | 'transparent';
 }
 
@@ -103,7 +115,10 @@ export class BlockQueue implements Disposable {
     return queue;
   }
 
-  /** The same queue in another thread or process. Duplicates the descriptors; those in `parts` stay open. */
+  /**
+   * The same queue in another thread or process. Duplicates the descriptors; those in `parts` stay
+   * open.
+   */
   static open(parts: BlockQueueParts): BlockQueue {
     using undo = new DisposableStack();
     const ledger = undo.use(SharedMemory.open(Fd.duplicateOf(parts.ledger)));
@@ -169,14 +184,17 @@ export class BlockQueue implements Disposable {
   }
 
   /**
-   * For the consumer, which has released all blocks below `released`: how far it may read. A counter that runs
-   * backwards or past the pool fails the stream.
+   * For the consumer, which has released all blocks below `released`: how far it may read. A
+   * counter that runs backwards or past the pool fails the stream.
    */
   committedSince(previous: number, released: number): number {
     return this.#checked(this.committed, previous, released + this.poolBlocks);
   }
 
-  /** For the producer, which has committed all blocks below `committed`: how far the consumer is. Checked alike. */
+  /**
+   * For the producer, which has committed all blocks below `committed`: how far the consumer is.
+   * Checked alike.
+   */
   releasedSince(previous: number, committed: number): number {
     return this.#checked(this.released, previous, committed);
   }
@@ -209,7 +227,10 @@ export class BlockQueue implements Disposable {
     this.#wakeConsumer();
   }
 
-  /** The producer commits everything: the stream is `sizeBytes` long, its last block perhaps not full. */
+  /**
+   * The producer commits everything: the stream is `sizeBytes` long, its last block perhaps not
+   * full.
+   */
   finish(sizeBytes: number): void {
     this.#setSize(sizeBytes);
     this.commit(Math.ceil(sizeBytes / this.blockBytes));
@@ -222,10 +243,14 @@ export class BlockQueue implements Disposable {
     this.writable.signal();
   }
 
-  /** Blocks the consumer's thread until `isReady`, which is called again after every event of the producer. */
+  /**
+   * Blocks the consumer's thread until `isReady`, which is called again after every event of the
+   * producer.
+   */
   sleepUntil(isReady: () => boolean): void {
-    // Partner: #wakeConsumer and wake_sleeper (native/pager-thread.c). Each side stores its word before it loads the
-    // other's, sequentially consistent: either the waker sees the sleeper, or the sleeper sees the new count.
+    // Partner: #wakeConsumer and wake_sleeper (native/pager-thread.c). Each side stores its word
+    // before it loads the other's, sequentially consistent: either the waker sees the sleeper, or
+    // the sleeper sees the new count.
     storeRelease(this.#words, ledgerWord.sleepers, 1);
     try {
       for (;;) {

@@ -1,4 +1,5 @@
-// The consumer's end block by block: the program reads each block in place in the pool, and releases it.
+// The consumer's end block by block: the program reads each block in place in the pool, and
+// releases it.
 
 import { MillraceError } from '../../errors.ts';
 import type { StreamEnd } from './stream-end.ts';
@@ -7,7 +8,10 @@ export interface ReadableBlock {
   readonly index: number;
   /** The block in the pool; valid until `release`, of length 0 afterwards. */
   readonly bytes: Uint8Array;
-  /** Gives the block back to the producer. Blocks may be released in any order; releasing twice is harmless. */
+  /**
+   * Gives the block back to the producer. Blocks may be released in any order; releasing twice is
+   * harmless.
+   */
   release(): void;
 }
 
@@ -23,13 +27,17 @@ export class BlockReader implements AsyncIterable<ReadableBlock> {
     this.#end = end;
   }
 
-  /** Undefined at the end of the stream. A program that holds all blocks of the pool and asks for more waits for ever. */
+  /**
+   * Undefined at the end of the stream. A program that holds all blocks of the pool and asks for
+   * more waits for ever.
+   */
   async next(): Promise<ReadableBlock | undefined> {
     const { queue } = this.#end;
     const index = this.#next;
     let total: number | undefined;
     await this.#end.until(() => {
-      // The size is read before the counter, because the producer announces it before it commits the last block.
+      // The size is read before the counter, because the producer announces it before it commits
+      // the last block.
       total = queue.totalBlocks;
       this.#committed = queue.committedSince(this.#committed, this.#released);
       return index < this.#committed || index === total;

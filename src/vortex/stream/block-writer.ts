@@ -1,11 +1,15 @@
-// The producer's end block by block: the program fills each block in place in the pool, and nothing blocks its thread.
+// The producer's end block by block: the program fills each block in place in the pool, and nothing
+// blocks its thread.
 
 import { UsageError } from '../../errors.ts';
 import type { StreamEnd } from './stream-end.ts';
 
 export interface WritableBlock {
   readonly index: number;
-  /** The block in the pool, with the bytes that an earlier block left there. Of length 0 once committed. */
+  /**
+   * The block in the pool, with the bytes that an earlier block left there. Of length 0 once
+   * committed.
+   */
   readonly bytes: Uint8Array;
   /** Gives the block to the consumer. If it is not full, the stream ends with it. */
   commit(usedBytes?: number): void;

@@ -1,4 +1,5 @@
-// The reading end of a stream: plain memory, or blocks, or a Node or web stream for programs that must not block.
+// The reading end of a stream: plain memory, or blocks, or a Node or web stream for programs that
+// must not block.
 
 import type { Readable } from 'node:stream';
 import type { ReadableStream } from 'node:stream/web';
@@ -11,8 +12,9 @@ import { ProgramEnd } from './program-end.ts';
 import { webReadable } from './web-streams.ts';
 
 /**
- * A program uses it in one form: the window (`bytes`, `array`, `view`), `blocks()`, `readable()` or `webReadable()`.
- * When the stream fails, the window shows zeroes, `done()` rejects and the next call throws a VortexError.
+ * A program uses it in one form: the window (`bytes`, `array`, `view`), `blocks()`, `readable()` or
+ * `webReadable()`. When the stream fails, the window shows zeroes, `done()` rejects and the next
+ * call throws a VortexError.
  */
 export class Consumer extends ProgramEnd {
   constructor(queue: BlockQueue, options: StreamOptions, connection: Connection) {
@@ -20,8 +22,8 @@ export class Consumer extends ProgramEnd {
   }
 
   /**
-   * For a stream of unknown length: blocks the thread until the byte at `offset` has arrived (true), or is known to
-   * lie past the end (false). Throws when the stream fails.
+   * For a stream of unknown length: blocks the thread until the byte at `offset` has arrived
+   * (true), or is known to lie past the end (false). Throws when the stream fails.
    */
   reaches(offset: number): boolean {
     this.end.window();
@@ -52,8 +54,8 @@ export class Consumer extends ProgramEnd {
   }
 
   /**
-   * The program has read what it wants: releases the blocks of the window, lets the rest of the stream pass unread, and
-   * resolves when everything is through. Rejects when the stream fails.
+   * The program has read what it wants: releases the blocks of the window, lets the rest of the
+   * stream pass unread, and resolves when everything is through. Rejects when the stream fails.
    */
   override async done(): Promise<void> {
     this.end.throwIfFailed();

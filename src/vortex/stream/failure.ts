@@ -3,7 +3,10 @@
 import { getSystemErrorName } from 'node:util';
 import { type ErrorCode, MillraceError } from '../../errors.ts';
 
-/** Values of the ledger's `failure` word; native/pager.h has them too. A failed system call is `system` plus its errno. */
+/**
+ * Values of the ledger's `failure` word; native/pager.h has them too. A failed system call is
+ * `system` plus its errno.
+ */
 export const failureCode = {
   peerDied: 1,
   cut: 2,
@@ -40,7 +43,10 @@ const texts: ReadonlyMap<number, readonly [code: ErrorCode, text: string]> = new
   ],
 ]);
 
-/** A stream has failed. What the program read from or wrote to its window since then is not part of the stream. */
+/**
+ * A stream has failed. What the program read from or wrote to its window since then is not part of
+ * the stream.
+ */
 export class VortexError extends MillraceError {
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(code, message, options);
@@ -48,7 +54,10 @@ export class VortexError extends MillraceError {
   }
 }
 
-/** The error for the program at this end. The other end may have written the code: an unknown one is a protocol error. */
+/**
+ * The error for the program at this end. The other end may have written the code: an unknown one is
+ * a protocol error.
+ */
 export function errorOfFailure(code: number, role: Role): VortexError {
   if (code === failureCode.producerClosed || code === failureCode.consumerClosed) return errorOfClosing(code, role);
   if (code > failureCode.system && code <= failureCode.system + MAX_ERRNO) {

@@ -1,4 +1,5 @@
-// A stream between two processes of one host: the queue's descriptors go over a unix socket, which then is the lifeline.
+// A stream between two processes of one host: the queue's descriptors go over a unix socket, which
+// then is the lifeline.
 
 import { chmodSync, linkSync, rmSync } from 'node:fs';
 import { UsageError } from '../../errors.ts';
@@ -26,7 +27,10 @@ export interface OpenOptions extends StreamOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Listens at `path` for one consumer. Only the same user may connect (mode 0600); the path is removed once it has. */
+/**
+ * Listens at `path` for one consumer. Only the same user may connect (mode 0600); the path is
+ * removed once it has.
+ */
 export async function serveLocal(path: string, options: ServeOptions = {}): Promise<Producer> {
   using undo = new DisposableStack();
   const queue = undo.use(createLocalQueue(options.sizeBytes, options));
@@ -49,7 +53,10 @@ export async function openLocal(path: string, options: OpenOptions = {}): Promis
   return consumer;
 }
 
-/** The socket is linked to its path once it listens, so that a connect there never fails; an existing file is not replaced. */
+/**
+ * The socket is linked to its path once it listens, so that a connect there never fails; an
+ * existing file is not replaced.
+ */
 async function acceptOne(path: string, signal: AbortSignal | undefined): Promise<Socket> {
   using listener = Socket.messages();
   using undo = new DisposableStack();

@@ -9,11 +9,17 @@ import { failureCode, type Role } from './failure.ts';
 import { checkOptions, createStreamQueue, type StreamOptions } from './options.ts';
 import { Producer } from './producer.ts';
 
-/** One end as plain data, for postMessage or workerData. It can be opened once, while its LocalStream is open. */
+/**
+ * One end as plain data, for postMessage or workerData. It can be opened once, while its
+ * LocalStream is open.
+ */
 export interface LocalHandle {
   readonly role: Role;
   readonly parts: BlockQueueParts;
-  /** One socket of a pair. The thread that opens the handle takes it over; it closes when that thread ends. */
+  /**
+   * One socket of a pair. The thread that opens the handle takes it over; it closes when that
+   * thread ends.
+   */
   readonly lifeline: number;
   readonly options: StreamOptions;
 }
@@ -22,7 +28,10 @@ const OPEN = 1;
 const GONE = 2;
 const takenWord = { producer: ledgerWord.producerTaken, consumer: ledgerWord.consumerTaken } as const;
 
-/** Holds the descriptors that the handles name. Keep it until both ends are open; closing it does not close open ends. */
+/**
+ * Holds the descriptors that the handles name. Keep it until both ends are open; closing it does
+ * not close open ends.
+ */
 export class LocalStream implements Disposable {
   readonly producer: LocalHandle;
   readonly consumer: LocalHandle;

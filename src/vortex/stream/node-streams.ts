@@ -1,4 +1,5 @@
-// The ends of a stream as Node streams. Chunks are copies, since a Node stream cannot tell when a program has done with one.
+// The ends of a stream as Node streams. Chunks are copies, since a Node stream cannot tell when a
+// program has done with one.
 
 import { Readable, Writable } from 'node:stream';
 import type { BlockReader, ReadableBlock } from './block-reader.ts';

@@ -1,4 +1,5 @@
-// The options of a stream's memory, with their defaults and checks, and the queue that is made of them.
+// The options of a stream's memory, with their defaults and checks, and the queue that is made of
+// them.
 
 import { readFileSync } from 'node:fs';
 import { SystemError, UsageError } from '../../errors.ts';
@@ -6,24 +7,33 @@ import { HUGE_PAGE_BYTES } from '../../native/index.ts';
 import { BlockQueue } from './block-queue.ts';
 
 export interface StreamOptions {
-  /** The unit that is mapped, sent and released: a power of two, 64 KiB to 64 MiB. Default 4 MiB. */
+  /**
+   * The unit that is mapped, sent and released: a power of two, 64 KiB to 64 MiB. Default 4 MiB.
+   */
   readonly blockBytes?: number | undefined;
   /** How many blocks the pool has: all the memory that the stream uses at this end. Default 8. */
   readonly poolBlocks?: number | undefined;
   /** How many blocks behind the highest one touched the program may come back to. Default 1. */
   readonly revisitBlocks?: number | undefined;
   /**
-   * How many blocks are mapped before they are touched. Default 1 at a consumer, 0 at a producer: a block that was
-   * mapped ahead for a producer, and that it skips, may arrive with bytes of an earlier block instead of zeroes.
+   * How many blocks are mapped before they are touched. Default 1 at a consumer, 0 at a producer: a
+   * block that was mapped ahead for a producer, and that it skips, may arrive with bytes of an
+   * earlier block instead of zeroes.
    */
   readonly readAheadBlocks?: number | undefined;
   /** `auto`: if the system has enough of them free. Default `auto`. */
   readonly hugePages?: 'auto' | 'always' | 'never' | undefined;
   /** The length of the window where the length of the stream is unknown. Default 32 GiB. */
   readonly maxSizeBytes?: number | undefined;
-  /** A page fault of the window, or a wait for a block, that takes longer fails the stream. Default 0: no limit. */
+  /**
+   * A page fault of the window, or a wait for a block, that takes longer fails the stream. Default
+   * 0: no limit.
+   */
   readonly timeoutMs?: number | undefined;
-  /** Fill each block with zeroes before a producer gets it, so that what it does not write arrives as zeroes. Costs a pass over the memory. */
+  /**
+   * Fill each block with zeroes before a producer gets it, so that what it does not write arrives
+   * as zeroes. Costs a pass over the memory.
+   */
   readonly clearBlocks?: boolean | undefined;
 }
 
@@ -65,7 +75,10 @@ function checkCount(name: string, value: number, most: number): void {
   throw new UsageError(`${name} ${value}: it must be a whole number from 0 to ${most}`);
 }
 
-/** The queue of a new stream, with huge pages as `hugePages` says. Their lack is an error only for `always`. */
+/**
+ * The queue of a new stream, with huge pages as `hugePages` says. Their lack is an error only for
+ * `always`.
+ */
 export function createStreamQueue(sizeBytes: number | undefined, options: StreamOptions = {}): BlockQueue {
   const { blockBytes, poolBlocks, hugePages } = checkOptions(options);
   const geometry = { blockBytes, poolBlocks, sizeBytes };

@@ -1,4 +1,5 @@
-// The writing end of a stream: plain memory, or blocks, or a Node or web stream for programs that must not block.
+// The writing end of a stream: plain memory, or blocks, or a Node or web stream for programs that
+// must not block.
 
 import type { Writable } from 'node:stream';
 import type { WritableStream } from 'node:stream/web';
@@ -12,8 +13,9 @@ import { ProgramEnd } from './program-end.ts';
 import { webWritable } from './web-streams.ts';
 
 /**
- * A program uses it in one form: the window (`bytes`, `array`, `view`), `blocks()`, `writable()` or `webWritable()`.
- * When the stream fails, writes to the window go nowhere, `done()` rejects and the next call throws a VortexError.
+ * A program uses it in one form: the window (`bytes`, `array`, `view`), `blocks()`, `writable()` or
+ * `webWritable()`. When the stream fails, writes to the window go nowhere, `done()` rejects and the
+ * next call throws a VortexError.
  */
 export class Producer extends ProgramEnd {
   #blocks: BlockWriter | undefined;
@@ -39,8 +41,8 @@ export class Producer extends ProgramEnd {
   }
 
   /**
-   * The program has written everything: commits the last block. The size must be given unless it was given before.
-   * The window must not be touched afterwards.
+   * The program has written everything: commits the last block. The size must be given unless it
+   * was given before. The window must not be touched afterwards.
    */
   finish(sizeBytes?: number): void {
     this.end.throwIfFailed();
@@ -58,14 +60,17 @@ export class Producer extends ProgramEnd {
     this.#isFinished = true;
   }
 
-  /** Resolves when the consumer has everything; rejects when the stream fails. Call `finish` before. */
+  /**
+   * Resolves when the consumer has everything; rejects when the stream fails. Call `finish` before.
+   */
   override async done(): Promise<void> {
     await this.end.untilComplete();
   }
 
   /**
-   * Frees everything. A stream that is not finished fails at the other end. So does a finished one whose last blocks
-   * were never touched and did not fit into the pool: wait for `done` before closing such a stream.
+   * Frees everything. A stream that is not finished fails at the other end. So does a finished one
+   * whose last blocks were never touched and did not fit into the pool: wait for `done` before
+   * closing such a stream.
    */
   override async close(): Promise<void> {
     const { queue } = this.end;
@@ -78,7 +83,10 @@ export class Producer extends ProgramEnd {
     return this.#blocks;
   }
 
-  /** Blocks that were never touched arrive as zeroes: a program may finish without having written at all. */
+  /**
+   * Blocks that were never touched arrive as zeroes: a program may finish without having written at
+   * all.
+   */
   #finishWindow(sizeBytes: number, maxBytes: number): void {
     const { queue } = this.end;
     if (queue.sizeBytes === undefined && sizeBytes > maxBytes) {

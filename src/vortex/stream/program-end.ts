@@ -1,4 +1,5 @@
-// What both ends of a stream offer to programs: the window, the counters of its pager, and the failure.
+// What both ends of a stream offer to programs: the window, the counters of its pager, and the
+// failure.
 
 import type { PagerCounters } from '../../native/index.ts';
 import { StreamEnd, type StreamEndParts } from './stream-end.ts';
@@ -20,8 +21,8 @@ export abstract class ProgramEnd implements AsyncDisposable {
   }
 
   /**
-   * The whole stream as memory, made on first use. Touching it blocks the thread until the pool has room (producer) or
-   * the bytes have arrived (consumer).
+   * The whole stream as memory, made on first use. Touching it blocks the thread until the pool has
+   * room (producer) or the bytes have arrived (consumer).
    */
   get bytes(): Uint8Array<ArrayBuffer> {
     return this.array(Uint8Array<ArrayBuffer>);
@@ -32,14 +33,18 @@ export abstract class ProgramEnd implements AsyncDisposable {
     return this.end.window().array(type);
   }
 
-  /** A part of the stream: one array of more than 2^31 elements is slow in V8, several smaller ones are not. */
+  /**
+   * A part of the stream: one array of more than 2^31 elements is slow in V8, several smaller ones
+   * are not.
+   */
   view<T>(type: ArrayType<T>, firstElement: number, count: number): T {
     return this.end.window().view(type, firstElement, count);
   }
 
   /**
-   * Whether system calls (fs.readSync, fs.writeSync, sockets) may use the window as well. One call should cover no more
-   * than `revisitBlocks` blocks: some touch all pages first and come back to copy.
+   * Whether system calls (fs.readSync, fs.writeSync, sockets) may use the window as well. One call
+   * should cover no more than `revisitBlocks` blocks: some touch all pages first and come back to
+   * copy.
    */
   get servesSystemCalls(): boolean {
     return this.end.window().servesSystemCalls;

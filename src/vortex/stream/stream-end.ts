@@ -1,4 +1,5 @@
-// One end of a stream, what Producer and Consumer have in common: one form of use, failures, waiting without blocking, closing.
+// One end of a stream, what Producer and Consumer have in common: one form of use, failures,
+// waiting without blocking, closing.
 
 import { MillraceError, UsageError } from '../../errors.ts';
 import { type EventFd, FdWatch } from '../../native/index.ts';
@@ -94,7 +95,8 @@ export class StreamEnd {
         options: this.options,
         lifelineFd: this.#connection.lifelineFd,
       });
-      // This end's eventfd belongs to the pager now: those that wait check again, and watch the window's doorbell.
+      // This end's eventfd belongs to the pager now: those that wait check again, and watch the
+      // window's doorbell.
       this.#stopWatch();
       this.#wakeWaiters();
     }
@@ -106,8 +108,8 @@ export class StreamEnd {
   }
 
   /**
-   * Waits for the other end without blocking the thread. Rejects when the stream fails. If no event comes for
-   * `timeoutMs` (0: no limit), the stream fails.
+   * Waits for the other end without blocking the thread. Rejects when the stream fails. If no event
+   * comes for `timeoutMs` (0: no limit), the stream fails.
    */
   async until(isReady: () => boolean, timeoutMs = 0): Promise<void> {
     for (;;) {
@@ -117,7 +119,10 @@ export class StreamEnd {
     }
   }
 
-  /** Everything is read and released, and the connection has ended. What happens to the stream after that is no failure. */
+  /**
+   * Everything is read and released, and the connection has ended. What happens to the stream after
+   * that is no failure.
+   */
   async untilComplete(): Promise<void> {
     for (;;) {
       if (!this.#isClosed && this.queue.isComplete && this.#hasConnectionEnded) return;
@@ -136,8 +141,9 @@ export class StreamEnd {
   }
 
   /**
-   * `isFinished`: the program has done its part, and the pager commits or releases what it still holds. `isThrough`:
-   * closing loses nothing that the other end waits for; otherwise the stream fails.
+   * `isFinished`: the program has done its part, and the pager commits or releases what it still
+   * holds. `isThrough`: closing loses nothing that the other end waits for; otherwise the stream
+   * fails.
    */
   async close(isFinished: boolean, isThrough: () => boolean): Promise<void> {
     if (this.#isClosed) return;

@@ -1,15 +1,19 @@
 // Frees threads that wait in a page fault of a window when they are terminated or the process ends.
 //
-// `worker.terminate()` and `process.exit()` wait for the thread, and the thread waits for a block that will never come.
-// So a thread that loads this module makes its `Worker.prototype.terminate` fail the worker's windows first, and on exit
-// fails its own windows and those of the threads below it. A worker gets a window only if a thread above it has done so.
+// `worker.terminate()` and `process.exit()` wait for the thread, and the thread waits for a block
+// that will never come. So a thread that loads this module makes its `Worker.prototype.terminate`
+// fail the worker's windows first, and on exit fails its own windows and those of the threads below
+// it. A worker gets a window only if a thread above it has done so.
 
 import { getEnvironmentData, isMainThread, setEnvironmentData, threadId, Worker } from 'node:worker_threads';
 import { UsageError } from '../../errors.ts';
 import { failAllPagers, failPagersOf } from '../../native/index.ts';
 import { failureCode } from './failure.ts';
 
-/** Environment data for workers: the ids of the threads above that have loaded this module, the outermost first. */
+/**
+ * Environment data for workers: the ids of the threads above that have loaded this module, the
+ * outermost first.
+ */
 const LINEAGE = 'millrace.vortex.threads';
 
 /** Marks the `Worker.prototype` of a thread whose `terminate` is covered already. */

@@ -1,4 +1,5 @@
-// The ends of a stream as web streams. Chunks are copies, or are read into a buffer of the reader (BYOB).
+// The ends of a stream as web streams. Chunks are copies, or are read into a buffer of the reader
+// (BYOB).
 
 import { ReadableStream, WritableStream } from 'node:stream/web';
 import type { BlockReader } from './block-reader.ts';

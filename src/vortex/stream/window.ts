@@ -1,6 +1,7 @@
 // The window: a stream as one long ArrayBuffer whose pages come and go by page faults.
 //
-// The page faults are served by the pager, a native thread: native/pager-thread.c, started through src/native/pager.ts.
+// The page faults are served by the pager, a native thread: native/pager-thread.c, started through
+// src/native/pager.ts.
 
 import { UsageError } from '../../errors.ts';
 import { EventFd, Pager, type PagerCounters } from '../../native/index.ts';
@@ -83,7 +84,9 @@ export class Window implements Disposable {
     this.#pager?.finish(end);
   }
 
-  /** Every view has length 0 from now on. Asynchronous system calls on a view must be over before. */
+  /**
+   * Every view has length 0 from now on. Asynchronous system calls on a view must be over before.
+   */
   close(): void {
     this.#pager?.close();
     this.doorbell.close();

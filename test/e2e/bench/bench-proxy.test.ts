@@ -16,7 +16,9 @@ import { type ProxyPath, ProxyWorld } from '../../../workbench/bench/proxy-world
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;
 const millrace = join(import.meta.dirname, '../../../millrace');
 
-/** What a bench that has ended leaves of itself: labs of dead owners, and what is pinned for them. */
+/**
+ * What a bench that has ended leaves of itself: labs of dead owners, and what is pinned for them.
+ */
 function leftovers(): readonly string[] {
   const dead = listLabs().labs.filter(({ state }) => state === 'dead');
   const labs = dead.map(({ record }) => record.id);

@@ -46,7 +46,8 @@ test('a row gives both figures of every round and leaves nothing behind', { skip
   assert.equal(rounds.length, 5);
   for (const round of rounds) assert.ok(round.ours > 1 && round.plain > 1, JSON.stringify(round));
   assert.ok(ours > 1 && against.plain > 1);
-  // Far looser than the threshold: this run shares the machine with whatever else it does. The bench itself shows that.
+  // Far looser than the threshold: this run shares the machine with whatever else it does. The
+  // bench itself shows that.
   assert.ok(ratio.plain > 0.1 && ratio.plain < 2, `${ratio.plain}`);
   const left = listInstances().filter(({ name }) => name.startsWith('bench-') && !before.includes(name));
   assert.deepEqual(left, []);

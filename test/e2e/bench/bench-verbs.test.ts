@@ -20,7 +20,8 @@ test('the verbs rows measure in two processes and leave none behind', async () =
     assert.equal(rounds.length, 5);
     assert.ok(ours > 0, id);
   }
-  // Far looser than the bars: this run shares the machine with whatever else it does. The bench itself shows those.
+  // Far looser than the bars: this run shares the machine with whatever else it does. The bench
+  // itself shows those.
   assert.ok(bw.ratio.memcpy > 0.2 && bw.ratio.memcpy < 3, `${bw.ratio.memcpy}`);
   assert.ok(lat.ours < 100, `${lat.ours} us`);
   assert.ok(post.ours < 2000, `${post.ours} ns`);

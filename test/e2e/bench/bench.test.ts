@@ -37,7 +37,8 @@ describe('bench', () => {
       assert.ok(ours > 0 && ours < 1e6, `${id}: ${ours} ns`);
       if (id.startsWith('native.crossing')) continue;
       assert.ok(against.native > 0);
-      // Far looser than the threshold: this run shares the machine with whatever else it does. The bench itself shows the bar.
+      // Far looser than the threshold: this run shares the machine with whatever else it does. The
+      // bench itself shows the bar.
       assert.ok(ratio.native > 0.3 && ratio.native < 3, `${id}: ${ratio.native}`);
     }
     assert.deepEqual(readdirSync(dir).sort(), ids.map((id: string) => `${id}.svg`).sort());

@@ -45,7 +45,8 @@ describe('the demo', () => {
         assert.equal(transfer.sizeBytes, 16 * 1024 * 1024);
       }
       assert.equal(carried.transfer.sha256, plain.transfer.sha256);
-      // Twice ten connections of redis-benchmark, one that asks for the configuration, and three transfers.
+      // Twice ten connections of redis-benchmark, one that asks for the configuration, and three
+      // transfers.
       assert.ok(verdicts.carried >= 23, `${verdicts.carried} were carried`);
       assert.ok(counters.bytesIn > 3 * 16 * 1024 * 1024);
       assert.equal(peers[0].links[0].wire, wire);

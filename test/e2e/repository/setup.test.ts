@@ -12,7 +12,8 @@ const path = '/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const env = { ...process.env, PATH: path };
 
 describe('set-up', () => {
-  // A checkout as it is being written, without what set-up makes; node_modules by link, because npm has its own tests.
+  // A checkout as it is being written, without what set-up makes; node_modules by link, because npm
+  // has its own tests.
   const clone = mkdtempSync(join(tmpdir(), 'millrace-setup-'));
   const files = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], { cwd: root, encoding: 'utf8' });
   for (const file of files.split('\n')) {

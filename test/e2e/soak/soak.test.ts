@@ -17,7 +17,10 @@ import type { SoakReport } from '../../../workbench/soak/soak.ts';
 const root = join(import.meta.dirname, '../../..');
 const pins = '/sys/fs/bpf/millrace';
 
-/** A place for labs and folders of one soak, so that what it leaves can be told from what others have. */
+/**
+ * A place for labs and folders of one soak, so that what it leaves can be told from what others
+ * have.
+ */
 class Place implements Disposable {
   readonly #folder = mkdtempSync(join(tmpdir(), 'soak-test-'));
   readonly #pinned = pinned();

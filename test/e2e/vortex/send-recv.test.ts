@@ -1,4 +1,5 @@
-// Files between two processes when things go wrong: killed, stopped and interrupted sides, full disks, files that change.
+// Files between two processes when things go wrong: killed, stopped and interrupted sides, full
+// disks, files that change.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';

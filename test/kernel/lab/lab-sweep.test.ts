@@ -40,7 +40,10 @@ function startCreator(runDir: string, hosts: number, mode: 'close' | 'wait' | 'p
   };
 }
 
-/** A run directory with a lab of a living process and a persistent one, which must survive whatever a test does. */
+/**
+ * A run directory with a lab of a living process and a persistent one, which must survive whatever
+ * a test does.
+ */
 async function inhabitedRunDir(): Promise<
   { readonly path: string; readonly bystanders: readonly string[] } & AsyncDisposable
 > {

@@ -1,4 +1,5 @@
-// What the kernel holds, as bpftool and the cgroup tree tell it, for tests that must leave nothing behind.
+// What the kernel holds, as bpftool and the cgroup tree tell it, for tests that must leave nothing
+// behind.
 
 import { spawnSync } from 'node:child_process';
 

@@ -1,4 +1,5 @@
-// Tests of the peer directory with a real etcd on loopback: nodes that come, leave and die, and an etcd that does.
+// Tests of the peer directory with a real etcd on loopback: nodes that come, leave and die, and an
+// etcd that does.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

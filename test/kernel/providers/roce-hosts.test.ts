@@ -1,4 +1,5 @@
-// RoCEv2 between two hosts, over both IP families and a network of 1500 bytes, and through backends.
+// RoCEv2 between two hosts, over both IP families and a network of 1500 bytes, and through
+// backends.
 
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';

@@ -1,5 +1,5 @@
-// Tests that a receiver that stops also stops its sender through two daemons, that little is held meanwhile, and that others go on.
-// Runs alone: it measures memory, processor time and speed.
+// Tests that a receiver that stops also stops its sender through two daemons, that little is held
+// meanwhile, and that others go on. Runs alone: it measures memory, processor time and speed.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -17,12 +17,17 @@ const port = 7400;
 const iperfPort = 5201;
 const offeredBytes = 1_000_000_000;
 const mostHeldBytes = 32 * 1024 * 1024;
-/** How long the receiver stays stopped after everything between the two is full. MILLRACE_STALL_MS changes it. */
+/**
+ * How long the receiver stays stopped after everything between the two is full. MILLRACE_STALL_MS
+ * changes it.
+ */
 const stallMs = { shm: 3000, roce: 2000 };
 /** Of one core. Both daemons also tell several times a second that they are alive. */
 const mostCpuShare = 0.1;
 const leastSpeedShare = 0.8;
-/** Pairs of a second each; when the machine is too busy to tell by the fewest, more are looked at. */
+/**
+ * Pairs of a second each; when the machine is too busy to tell by the fewest, more are looked at.
+ */
 const fewestRounds = 3;
 const mostRounds = 12;
 
@@ -126,7 +131,8 @@ for (const wire of ['shm', 'roce'] as const) {
     test('another stream on the same ring keeps four fifths of its speed', async (t) => {
       const alone: number[] = [];
       const beside: number[] = [];
-      // By the fastest: whatever else runs on the machine slows some of them, a stalled stream in the way would slow all.
+      // By the fastest: whatever else runs on the machine slows some of them, a stalled stream in
+      // the way would slow all.
       const share = (): number => Math.max(...beside) / Math.max(...alone);
       while (alone.length < fewestRounds || (share() < leastSpeedShare && alone.length < mostRounds)) {
         alone.push(await speed(world, iperf));

@@ -1,4 +1,5 @@
-// Tests that a connection behaves the same when daemons carry it between two hosts as over plain TCP, behaviour by behaviour.
+// Tests that a connection behaves the same when daemons carry it between two hosts as over plain
+// TCP, behaviour by behaviour.
 
 import { after, before, describe } from 'node:test';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';

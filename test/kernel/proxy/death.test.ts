@@ -1,5 +1,5 @@
-// Tests what programs notice when a daemon is killed, theirs or the other: resets in bounded time, plain TCP, and a clean restart.
-// Runs alone: it measures how long programs wait.
+// Tests what programs notice when a daemon is killed, theirs or the other: resets in bounded time,
+// plain TCP, and a clean restart. Runs alone: it measures how long programs wait.
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -23,7 +23,10 @@ const heldCount = 40;
 const floodPort = 7400;
 const endlessBytes = 1e12;
 const channel = { heartbeatMs: 100, deadMs: 400, recoverySeconds: 1 };
-/** Of a daemon that is gone, the hooks know after a second, its peer after deadMs and recoverySeconds; a busy machine adds to it. */
+/**
+ * Of a daemon that is gone, the hooks know after a second, its peer after deadMs and
+ * recoverySeconds; a busy machine adds to it.
+ */
 const plainAgainMs = 1500;
 const lastResetMs: Readonly<Record<Name, number>> = { a: 1000, b: 400 + 1000 + 1000 };
 const detachMs = 2000;

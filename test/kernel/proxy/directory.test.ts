@@ -1,4 +1,5 @@
-// Tests that daemons find each other through a real etcd, carry, move to another etcd while they carry, and forget one that leaves.
+// Tests that daemons find each other through a real etcd, carry, move to another etcd while they
+// carry, and forget one that leaves.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
-// Tests what an operator does with daemons that carry: reload, drain, hurry, and start one before the other.
+// Tests what an operator does with daemons that carry: reload, drain, hurry, and start one before
+// the other.
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -168,7 +169,8 @@ describe('operating daemons', { concurrency: false }, () => {
       daemon.signal('SIGTERM');
       await daemon.logged(/: draining$/);
       assert.equal((await daemon.status()).state, 'draining');
-      // Its own programs' connects it does not take any more; of its servers the peer has to hear first.
+      // Its own programs' connects it does not take any more; of its servers the peer has to hear
+      // first.
       if (name === 'b') await withdrawn();
       assert.equal(await converse(), false);
       assert.equal(daemon.hasExited, false);

@@ -1,4 +1,5 @@
-// Tests that programs nobody here wrote run unchanged when daemons carry them between two hosts, with the results of plain TCP.
+// Tests that programs nobody here wrote run unchanged when daemons carry them between two hosts,
+// with the results of plain TCP.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -26,7 +27,10 @@ async function expectationOf({ name, run }: Program): Promise<unknown> {
   return expectations.get(name);
 }
 
-/** Runs the programs over a wire, and asks the daemons whether it was them who carried, and on which wire. */
+/**
+ * Runs the programs over a wire, and asks the daemons whether it was them who carried, and on which
+ * wire.
+ */
 function compareAll(wire: Wire, chosen: readonly Program[]): void {
   let world: ProxyWorld | undefined;
   before(async () => {

@@ -1,5 +1,5 @@
-// Tests of daemons with many connections: spread over lanes, thousands at once, and next to no work while nobody says anything.
-// Runs alone: it measures processor time.
+// Tests of daemons with many connections: spread over lanes, thousands at once, and next to no work
+// while nobody says anything. Runs alone: it measures processor time.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
@@ -18,7 +18,10 @@ const openCount = 5000;
 const idleCount = 100;
 const idleLooks = 4;
 const idleMs = 4000;
-/** The kernel spreads them by chance: of 500, fewer than this on one of two lanes would not happen once in a lifetime. */
+/**
+ * The kernel spreads them by chance: of 500, fewer than this on one of two lanes would not happen
+ * once in a lifetime.
+ */
 const leastOnLane = 180;
 const mostIdleShare = 0.01;
 

@@ -1,5 +1,6 @@
-// Tests that what the config can choose is done, and carries as the default does: receive queues, MTU, redirected legs; and the
-// shortcut beside it. The GID that a device is to use is tested where devices have several: test/vm/proxy/proxy.test.ts.
+// Tests that what the config can choose is done, and carries as the default does: receive queues,
+// MTU, redirected legs; and the shortcut beside it. The GID that a device is to use is tested where
+// devices have several: test/vm/proxy/proxy.test.ts.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

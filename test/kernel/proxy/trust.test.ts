@@ -1,4 +1,5 @@
-// Tests who may be a peer: certificates of one authority are asked for on both sides, and whoever has another is left to plain TCP.
+// Tests who may be a peer: certificates of one authority are asked for on both sides, and whoever
+// has another is left to plain TCP.
 
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';

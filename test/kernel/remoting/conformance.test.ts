@@ -1,4 +1,5 @@
-// The conformance suite through remoting from a container: another user, network, process and mount namespaces, and the backend's socket.
+// The conformance suite through remoting from a container: another user, network, process and mount
+// namespaces, and the backend's socket.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

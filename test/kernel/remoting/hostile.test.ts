@@ -1,8 +1,9 @@
-// A guest that scribbles random and adversarial values over all that it shares with the backend, beside a guest that checks its data.
+// A guest that scribbles random and adversarial values over all that it shares with the backend,
+// beside a guest that checks its data.
 //
-// Every guest takes time from the others of a machine with two processors. So the checking guest's speed beside the scribbler is
-// compared with what it has beside a busy guest that keeps to the protocol and posts as fast as it can, turn by turn.
-// Runs alone: it measures speed.
+// Every guest takes time from the others of a machine with two processors. So the checking guest's
+// speed beside the scribbler is compared with what it has beside a busy guest that keeps to the
+// protocol and posts as fast as it can, turn by turn. Runs alone: it measures speed.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, fork } from 'node:child_process';
@@ -14,14 +15,20 @@ import { median } from '../../../workbench/bench/measure.ts';
 
 /** Of scribbling in all; more by hand. */
 const SECONDS = Number(process.env.MILLRACE_FUZZ_SECONDS ?? 10);
-/** The part of it in which the scribbler makes so many protocol errors that it is dropped all the time. */
+/**
+ * The part of it in which the scribbler makes so many protocol errors that it is dropped all the
+ * time.
+ */
 const LYING_SECONDS = SECONDS * 0.3;
 const BUSY_MS = 150;
 const SCRIBBLE_MS = 250;
 const TURNS = ((SECONDS - LYING_SECONDS) * 1000) / SCRIBBLE_MS;
 /** How long work of the turn before may take to end. */
 const SETTLE_MS = 10;
-/** One protocol error in so many scribbles: some a second, so that the rate of registrations hardly slows it. */
+/**
+ * One protocol error in so many scribbles: some a second, so that the rate of registrations hardly
+ * slows it.
+ */
 const ONE_ERROR_IN = 50_000;
 const TIMEOUT_MS = 60_000 + SECONDS * 3000;
 
@@ -35,7 +42,10 @@ interface Scribbled {
   readonly scribbles: number;
 }
 
-/** A backend and guests of it in processes of their own, which are stopped where a test does not let them run. */
+/**
+ * A backend and guests of it in processes of their own, which are stopped where a test does not let
+ * them run.
+ */
 class World implements AsyncDisposable {
   readonly backend: BackendProcess;
   readonly #children: ChildProcess[] = [];
@@ -88,7 +98,8 @@ test('a guest that scribbles over its rings and calls errors no other', { timeou
   busy.kill('SIGSTOP');
   const scribbler = await world.start('scribbler', someSeed(), String(ONE_ERROR_IN));
   scribbler.kill('SIGSTOP');
-  // What the checking guest keeps, turn by turn: the rest of the machine is about the same for both halves of one.
+  // What the checking guest keeps, turn by turn: the rest of the machine is about the same for both
+  // halves of one.
   const kept: number[] = [];
   for (let turn = 0; turn < TURNS; turn++) {
     const beside = await speedBeside(busy, checking, BUSY_MS);

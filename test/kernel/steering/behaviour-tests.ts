@@ -1,4 +1,5 @@
-// The tests that a connection behaves the same when it is carried, behaviour by behaviour, whoever carries it.
+// The tests that a connection behaves the same when it is carried, behaviour by behaviour, whoever
+// carries it.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

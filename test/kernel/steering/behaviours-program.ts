@@ -1,4 +1,5 @@
-// The C program that tries socket behaviours (behaviours/*.c): compiled, its list of behaviours, and runs of it in two hosts.
+// The C program that tries socket behaviours (behaviours/*.c): compiled, its list of behaviours,
+// and runs of it in two hosts.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,4 +1,5 @@
-// Compares a behaviour over plain TCP with the same one carried: both ends must observe the same, line by line.
+// Compares a behaviour over plain TCP with the same one carried: both ends must observe the same,
+// line by line.
 
 import assert from 'node:assert/strict';
 import type { CarryingWorld } from '../../../workbench/worlds/carrying-world.ts';
@@ -18,12 +19,18 @@ const connections: Readonly<Record<string, number>> = {
   burst: 10_000,
   open: 5000,
 };
-/** Of a listener that has just come or gone, the other host hears a moment later: these may go either way. */
+/**
+ * Of a listener that has just come or gone, the other host hears a moment later: these may go
+ * either way.
+ */
 const racing: ReadonlySet<string> = new Set(['passing-listener']);
 /** Words of the program for what must not happen, whatever the way. */
 const problem = /timed out|WRONG|LOST|NOT |stuck|never|only \d+ bytes|nudge/;
 
-/** By behaviour and family: what happened over plain TCP in this process, which is the same in all pairs. */
+/**
+ * By behaviour and family: what happened over plain TCP in this process, which is the same in all
+ * pairs.
+ */
 const expectations = new Map<string, Observation>();
 
 async function expectation(pair: Pair, name: string, family: Family): Promise<Observation> {

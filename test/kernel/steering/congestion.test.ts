@@ -1,4 +1,5 @@
-// Tests that the leg between a program and the daemon is not paced, and that nobody else's connection is changed.
+// Tests that the leg between a program and the daemon is not paced, and that nobody else's
+// connection is changed.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';

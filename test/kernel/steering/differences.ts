@@ -1,4 +1,5 @@
-// Where a connection that `connect` carries differs from plain TCP: docs/steering-differences.md as data. A test holds each to its word.
+// Where a connection that `connect` carries differs from plain TCP: docs/steering-differences.md as
+// data. A test holds each to its word.
 
 export interface Difference {
   /** A sentence, as in the document. */

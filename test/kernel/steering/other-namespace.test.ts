@@ -1,4 +1,5 @@
-// A program in a network namespace of its own, as in a container: steered by its cgroup, carried by the host's daemon.
+// A program in a network namespace of its own, as in a container: steered by its cgroup, carried by
+// the host's daemon.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -1,4 +1,5 @@
-// Two pairs of hosts with the same server, one carried and one not: what is tried in both can be compared.
+// Two pairs of hosts with the same server, one carried and one not: what is tried in both can be
+// compared.
 
 import type { RunningProgram } from '../../../workbench/worlds/running-program.ts';
 import { World } from '../../../workbench/worlds/world.ts';

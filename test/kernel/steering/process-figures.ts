@@ -1,4 +1,5 @@
-// Figures of hosts and processes as the kernel tells them: bytes in sockets, resident memory, processor time.
+// Figures of hosts and processes as the kernel tells them: bytes in sockets, resident memory,
+// processor time.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -9,7 +10,10 @@ import { succeed } from '../../../workbench/worlds/world.ts';
 /** USER_HZ is 100 wherever Node runs. */
 const tickMs = 10;
 
-/** What the kernel holds for the sockets of a host: received and not read, sent and not acknowledged, and set aside; see ss(8). */
+/**
+ * What the kernel holds for the sockets of a host: received and not read, sent and not
+ * acknowledged, and set aside; see ss(8).
+ */
 export async function socketBytes(host: Host): Promise<number> {
   const table = await succeed(host, 'ss', ['-tmnH']);
   const sums = [...table.matchAll(/skmem:\(r(\d+),rb\d+,t\d+,tb\d+,f(\d+),w(\d+),/g)].map((match) =>

@@ -1,4 +1,5 @@
-// The programs nobody here wrote that are run over plain TCP and carried, and how many connections each makes.
+// The programs nobody here wrote that are run over plain TCP and carried, and how many connections
+// each makes.
 
 import type { World } from '../../../workbench/worlds/world.ts';
 import { BehavioursProgram } from './behaviours-program.ts';

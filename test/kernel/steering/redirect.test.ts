@@ -1,5 +1,5 @@
-// Tests of `connect` with `redirect`: what event loops need is as over plain TCP, programs built on them run unchanged, and
-// what differs is known.
+// Tests of `connect` with `redirect`: what event loops need is as over plain TCP, programs built on
+// them run unchanged, and what differs is known.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -13,7 +13,10 @@ import { programs } from './program-list.ts';
 
 before(sweepDeadTests);
 
-/** Without those that read by blocking calls: such a call may return EAGAIN, and nobody can say when. */
+/**
+ * Without those that read by blocking calls: such a call may return EAGAIN, and nobody can say
+ * when.
+ */
 const equal = [
   'epoll-level',
   'epoll-edge',

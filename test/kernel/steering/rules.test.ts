@@ -1,4 +1,5 @@
-// Tests of rules from outside: wrong ones leave nothing behind, first match decides, and changes under load lose nothing.
+// Tests of rules from outside: wrong ones leave nothing behind, first match decides, and changes
+// under load lose nothing.
 
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';

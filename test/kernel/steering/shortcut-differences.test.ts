@@ -1,4 +1,5 @@
-// Pins where sockets that take the shortcut differ from TCP: docs/steering-shortcut.md has the same table.
+// Pins where sockets that take the shortcut differ from TCP: docs/steering-shortcut.md has the same
+// table.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

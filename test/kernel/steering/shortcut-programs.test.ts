@@ -1,4 +1,5 @@
-// Programs built on event loops, unchanged, on the shortcut: the same results as by TCP, and it is really taken.
+// Programs built on event loops, unchanged, on the shortcut: the same results as by TCP, and it is
+// really taken.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';

@@ -1,5 +1,5 @@
-// Tests of the shortcut: the same bytes in the same order, limits that hold, and nothing left behind.
-// Runs alone: it looks at the programs of the whole machine, and measures.
+// Tests of the shortcut: the same bytes in the same order, limits that hold, and nothing left
+// behind. Runs alone: it looks at the programs of the whole machine, and measures.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -229,7 +229,8 @@ describe('the shortcut', { skip }, () => {
       rules: parseRules('shortcut'),
     });
     world.steering.setRules(parseRules('pass'));
-    // The clients' numbers are the same each time; the servers' are when both accept in the same 64 ns.
+    // The clients' numbers are the same each time; the servers' are when both accept in the same 64
+    // ns.
     world.flow.env = { FLOW_CLIENT_PORT: '10000', FLOW_SERVER_PORT: '7000', FLOW_FIRST_SEQ: '1000000' };
     const start = Math.round(Number(process.hrtime.bigint()) / 1e6) + 300;
     const meetings = [world.plain, world.short].map((host, index) =>

@@ -1,4 +1,5 @@
-// A worker at one end of a stream: does what it is told, says what came of it, and waits for the next order.
+// A worker at one end of a stream: does what it is told, says what came of it, and waits for the
+// next order.
 
 import { closeSync, openSync, readSync, writeSync } from 'node:fs';
 import { parentPort } from 'node:worker_threads';
@@ -39,7 +40,10 @@ function fill(bytes: Uint8Array, blockBytes: number, revisit: number, seed: numb
   }
 }
 
-/** The first wrong byte, reading forward and now and then as far back as is allowed; -1 when all are right. */
+/**
+ * The first wrong byte, reading forward and now and then as far back as is allowed; -1 when all are
+ * right.
+ */
 function check(bytes: Uint8Array, blockBytes: number, revisit: number, seed: number, isEager: boolean): number {
   const random = new Random(seed + 1);
   for (let begin = 0; begin < bytes.length; begin += blockBytes) {

@@ -50,7 +50,10 @@ function assertNothingLeft(before: ReturnType<typeof held>): void {
   }
 }
 
-/** Both ends in this thread: good for as much as the pool holds. The timeout makes a failure of what would hang. */
+/**
+ * Both ends in this thread: good for as much as the pool holds. The timeout makes a failure of what
+ * would hang.
+ */
 function openPair(sizeBytes: number | undefined, options: StreamOptions = {}) {
   using stream = createLocalStream(sizeBytes, { blockBytes: BLOCK, timeoutMs: 5000, ...options });
   return { producer: openLocalProducer(stream.producer), consumer: openLocalConsumer(stream.consumer) };
@@ -329,7 +332,8 @@ async function untilFaulting(handle: LocalHandle, role: string): Promise<void> {
     const threads = readdirSync('/proc/self/task').map((task) =>
       readFileSync(`/proc/self/task/${task}/comm`, 'utf8').trim(),
     );
-    // A producer has committed all but what it may come back to; a consumer waits for the first block.
+    // A producer has committed all but what it may come back to; a consumer waits for the first
+    // block.
     const isFar = role === 'consumer' || queue.committed >= queue.poolBlocks - 1;
     if (threads.includes(names) && isFar) return;
   }

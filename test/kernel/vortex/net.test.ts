@@ -1,4 +1,5 @@
-// Streams between two hosts: every wire and strategy, peers that die, stop or leave, and nothing left behind.
+// Streams between two hosts: every wire and strategy, peers that die, stop or leave, and nothing
+// left behind.
 
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';

@@ -1,4 +1,5 @@
-// The conformance suite through remoting, run inside a guest that has no RDMA device: two connections to the backend below it.
+// The conformance suite through remoting, run inside a guest that has no RDMA device: two
+// connections to the backend below it.
 
 import { after } from 'node:test';
 import { QemuGuest } from '../../../src/remoting/transports/qemu/guest-transport.ts';

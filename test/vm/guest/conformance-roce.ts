@@ -1,8 +1,10 @@
-// The conformance suite between the kernel's rxe and our own RoCEv2, run inside a guest: `ADDRESS ADDRESS`, those of the soft
-// device when rxe is on the left, where most requests come from, and when the soft device is.
+// The conformance suite between the kernel's rxe and our own RoCEv2, run inside a guest: `ADDRESS
+// ADDRESS`, those of the soft device when rxe is on the left, where most requests come from, and
+// when the soft device is.
 //
-// rxe lives in the guest's first network namespace and has UDP port 4791 there; this process is in another one with the
-// soft device, and reaches rxe because RDMA devices are shared between namespaces.
+// rxe lives in the guest's first network namespace and has UDP port 4791 there; this process is in
+// another one with the soft device, and reaches rxe because RDMA devices are shared between
+// namespaces.
 
 import { isIPv6 } from 'node:net';
 import { ibverbsProvider } from '../../../src/providers/ibverbs/index.ts';

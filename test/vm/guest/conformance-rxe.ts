@@ -1,4 +1,5 @@
-// The conformance suite on rxe, run inside a guest: two openings of one device, which reach each other by its GID.
+// The conformance suite on rxe, run inside a guest: two openings of one device, which reach each
+// other by its GID.
 
 import { ibverbsProvider } from '../../../src/providers/ibverbs/index.ts';
 import { Device } from '../../../src/verbs/index.ts';

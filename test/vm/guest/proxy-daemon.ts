@@ -1,4 +1,5 @@
-// A daemon for guests, in a process that loads little: `proxy-daemon CONFIG`, a whole config as JSON. Tells events and answers, a line each.
+// A daemon for guests, in a process that loads little: `proxy-daemon CONFIG`, a whole config as
+// JSON. Tells events and answers, a line each.
 //
 //   SIGUSR2   breaks its queue pairs
 //   SIGHUP    tells its status

@@ -1,5 +1,6 @@
-// Traffic that never repeats, both ways at once: `serve PORT`, or `call PORT HOST...` until SIGUSR2. Each connection tells at its end
-// what went out and what came in, by hash, and a client tells as it goes.
+// Traffic that never repeats, both ways at once: `serve PORT`, or `call PORT HOST...` until
+// SIGUSR2. Each connection tells at its end what went out and what came in, by hash, and a client
+// tells as it goes.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { connect, createServer, type Socket } from 'node:net';
@@ -25,7 +26,9 @@ function chunkAt(position: number): Buffer {
   return chunk;
 }
 
-/** Sends until `signal`; then says so to the other side, and waits for the end of what that sends. */
+/**
+ * Sends until `signal`; then says so to the other side, and waits for the end of what that sends.
+ */
 function talk(socket: Socket, host: string, signal: AbortSignal): void {
   const [out, into] = [createHash('sha256'), createHash('sha256')];
   let [sentBytes, gotBytes, toldBytes] = [0, 0, 0];

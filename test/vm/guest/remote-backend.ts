@@ -1,4 +1,5 @@
-// A remoting backend in a guest: `node remote-backend.js SOCKET DEVICE`. Says when it listens, and stays until it is killed.
+// A remoting backend in a guest: `node remote-backend.js SOCKET DEVICE`. Says when it listens, and
+// stays until it is killed.
 
 import { Backend } from '../../../src/remoting/backend/backend.ts';
 

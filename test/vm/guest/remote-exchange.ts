@@ -1,9 +1,10 @@
-// One of several programs that exchange data with each other over verbs, all at once: in guests through remoting, on the host without.
+// One of several programs that exchange data with each other over verbs, all at once: in guests
+// through remoting, on the host without.
 //
 //   node remote-exchange.ts NAME HUB_HOST HUB_PORT ROUNDS PEER...
 //
-// They find each other through a hub: each says on a connection who it is and whom it wants, and the hub joins the two. Tells
-// one line of JSON in the end.
+// They find each other through a hub: each says on a connection who it is and whom it wants, and
+// the hub joins the two. Tells one line of JSON in the end.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -20,8 +21,8 @@ using device = openDevice('soft-shm');
 using pd = device.createPd();
 
 /**
- * Each round: random bytes and their sum go by WRITE into the peer's memory, a SEND tells it, and it checks them. Then it fetches
- * what the peer has put aside, by READ, and checks that.
+ * Each round: random bytes and their sum go by WRITE into the peer's memory, a SEND tells it, and
+ * it checks them. Then it fetches what the peer has put aside, by READ, and checks that.
  */
 async function exchange(peer: string): Promise<number> {
   const mine = pd.allocate({ sizeBytes: 4 * BLOCK_BYTES, access: flags });

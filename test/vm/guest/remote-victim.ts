@@ -1,4 +1,5 @@
-// A program of a guest that has objects of every kind through remoting, says so, and stays until it is killed.
+// A program of a guest that has objects of every kind through remoting, says so, and stays until it
+// is killed.
 
 import { openDevice } from '../../../src/providers/index.ts';
 

@@ -1,4 +1,5 @@
-// What the conformance suite does not ask of an RDMA device: GIDs, errors with hints, UD, events, and sudden ends.
+// What the conformance suite does not ask of an RDMA device: GIDs, errors with hints, UD, events,
+// and sudden ends.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

@@ -1,4 +1,5 @@
-// Registers more memory than its user may lock, and prints what it is told. Run as somebody else than root.
+// Registers more memory than its user may lock, and prints what it is told. Run as somebody else
+// than root.
 
 import { ibverbsProvider } from '../../../src/providers/ibverbs/index.ts';
 import { Device } from '../../../src/verbs/index.ts';

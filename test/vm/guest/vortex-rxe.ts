@@ -1,4 +1,5 @@
-// Streams on an RDMA device of the kernel, by every strategy. The engines run in this thread: starting workers takes long on an emulated processor.
+// Streams on an RDMA device of the kernel, by every strategy. The engines run in this thread:
+// starting workers takes long on an emulated processor.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,4 +1,5 @@
-// Tests of `millrace lab vm run`: wrong use, streams and status, Ctrl-C, and that QEMU never outlives its starter.
+// Tests of `millrace lab vm run`: wrong use, streams and status, Ctrl-C, and that QEMU never
+// outlives its starter.
 
 import assert from 'node:assert/strict';
 import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';

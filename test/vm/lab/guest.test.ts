@@ -1,4 +1,5 @@
-// Tests of one guest that many commands share: output, status, killing, files, RDMA, and in the end its panic.
+// Tests of one guest that many commands share: output, status, killing, files, RDMA, and in the end
+// its panic.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';

@@ -1,5 +1,5 @@
-// The ibverbs provider on the kernel's software RDMA device, in a guest: the conformance suite, what is beyond it, and
-// ibv_rc_pingpong at the other side.
+// The ibverbs provider on the kernel's software RDMA device, in a guest: the conformance suite,
+// what is beyond it, and ibv_rc_pingpong at the other side.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -58,7 +58,8 @@ describe('ibverbs on rxe', () => {
       ] as const) {
         test(`${name}`, { timeout: 2 * minuteMs }, async () => {
           const serving = guest.runOk([...server, '-n', '200'], { env, timeoutMs: minuteMs });
-          // The port is in the kernel's table as soon as somebody listens: 18515 is 4853 in hexadecimal.
+          // The port is in the kernel's table as soon as somebody listens: 18515 is 4853 in
+          // hexadecimal.
           const isListening = 'until grep -q ":4853 .* 0A " /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done';
           await guest.runOk(['sh', '-c', isListening], { timeoutMs: minuteMs });
           const calling = guest.runOk([...client, '-n', '200', '127.0.0.1'], { env, timeoutMs: minuteMs });

@@ -1,5 +1,5 @@
-// Our RoCEv2 and the kernel's, in one guest: rxe at one end of a veth pair, the soft device at the other, in a network
-// namespace of its own because rxe has the port in the first one.
+// Our RoCEv2 and the kernel's, in one guest: rxe at one end of a veth pair, the soft device at the
+// other, in a network namespace of its own because rxe has the port in the first one.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -34,7 +34,9 @@ const cabling = `
   rdma link add rxe0 type rxe netdev v0
 `;
 
-/** Runs `talk` while everything on the cable is recorded; returns what tshark makes of it, by field. */
+/**
+ * Runs `talk` while everything on the cable is recorded; returns what tshark makes of it, by field.
+ */
 async function recorded(guest: Guest, folder: string, talk: () => Promise<unknown>): Promise<string[][]> {
   const stop = new AbortController();
   const file = '/tmp/talk.pcap';

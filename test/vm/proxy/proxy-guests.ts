@@ -1,4 +1,5 @@
-// Two guests on one cable, each with a daemon and the kernel's RDMA device: what the tests of the proxy on rxe happen in.
+// Two guests on one cable, each with a daemon and the kernel's RDMA device: what the tests of the
+// proxy on rxe happen in.
 
 import assert from 'node:assert/strict';
 import { parseConfig } from '../../../src/config/index.ts';
@@ -99,7 +100,10 @@ export class ProxyGuests implements AsyncDisposable {
   }
 }
 
-/** Everything takes ten times as long in a guest, and longer on a busy machine: nobody is to be given up for that. */
+/**
+ * Everything takes ten times as long in a guest, and longer on a busy machine: nobody is to be
+ * given up for that.
+ */
 function settings(name: Name, peer: Name, devices: readonly string[]): object {
   return {
     node: name,

@@ -1,5 +1,5 @@
-// Connections of programs in two guests, carried by daemons over the kernel's RDMA device; what happens when that breaks; and our
-// own RoCEv2 at the other end.
+// Connections of programs in two guests, carried by daemons over the kernel's RDMA device; what
+// happens when that breaks; and our own RoCEv2 at the other end.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
@@ -124,7 +124,8 @@ describe('the proxy on rxe, between two guests', { concurrency: false }, () => {
       assert.equal(await guests.wireUp(name, count), kernelWire);
       await moves(client);
     }
-    // What RDMA sends to the other guest goes to nobody from now on; the daemons still reach each other.
+    // What RDMA sends to the other guest goes to nobody from now on; the daemons still reach each
+    // other.
     const nobody = ['neigh', 'replace', rdmaAddresses.a, 'lladdr', '02:00:00:00:00:01', 'dev', 'eth0'];
     let { count } = guests.daemon('a');
     await guests.guest('b').runOk(['ip', ...nobody]);

@@ -1,4 +1,5 @@
-// Two guests without RDMA on one backend, which is another process, and the hub where their programs and those of the host meet.
+// Two guests without RDMA on one backend, which is another process, and the hub where their
+// programs and those of the host meet.
 
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';

@@ -1,4 +1,5 @@
-// Remoting into virtual machines that have no RDMA of their own: their programs drive a soft device of the host.
+// Remoting into virtual machines that have no RDMA of their own: their programs drive a soft device
+// of the host.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -1,5 +1,5 @@
-// The loops of workbench/bench/native-loop.ts in C, for the bench only. Reads `KIND SIZE ITERATIONS` lines, answers
-// with ns per iteration.
+// The loops of workbench/bench/native-loop.ts in C, for the bench only. Reads `KIND SIZE
+// ITERATIONS` lines, answers with ns per iteration.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,5 +1,5 @@
-// The client of steer.* and proxy.*, for the bench only. It reads `KIND ADDRESS PORT AMOUNT MS` lines and answers each
-// with a figure:
+// The client of steer.* and proxy.*, for the bench only. It reads `KIND ADDRESS PORT AMOUNT MS`
+// lines and answers each with a figure:
 //   rtt       median round trip of messages of AMOUNT bytes, us
 //   bulk      AMOUNT streams, MiB/s as the server acknowledged them
 //   volume    the same, MiB
@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// CHUNK_BYTES: what iperf3 sends at a time. BLOCK_BYTES: as in steer-server.c, which tells of each block; so many of
-// them may be under way.
+// CHUNK_BYTES: what iperf3 sends at a time. BLOCK_BYTES: as in steer-server.c, which tells of each
+// block; so many of them may be under way.
 enum { CHUNK_BYTES = 128 * 1024, BLOCK_BYTES = 16 << 20, WINDOW_BYTES = 8 * BLOCK_BYTES };
 enum { MAX_STREAMS = 64, MAX_HELD = 4096, MAX_SAMPLES = 1 << 20, PATIENCE_MS = 10000 };
 
@@ -114,8 +114,8 @@ struct stream {
   uint32_t wished; // events
 };
 
-// What it waits for: room to send, unless the server is far behind or this was the last block. No path is to be
-// measured by how much memory it can fill.
+// What it waits for: room to send, unless the server is far behind or this was the last block. No
+// path is to be measured by how much memory it can fill.
 static uint32_t wishes(const struct stream *stream, int is_over) {
   int is_done = is_over && stream->sent % BLOCK_BYTES == 0;
   return is_done || stream->sent - stream->acknowledged >= WINDOW_BYTES ? EPOLLIN : EPOLLIN | EPOLLOUT;

@@ -1,5 +1,5 @@
-// The server of steer.* and proxy.*, for the bench only: an event loop that does what the first byte of a connection
-// asks for. `steer-server ADDRESS PORT...` says `ready` when it listens.
+// The server of steer.* and proxy.*, for the bench only: an event loop that does what the first
+// byte of a connection asks for. `steer-server ADDRESS PORT...` says `ready` when it listens.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// GREET answers with a byte and closes; HOLD never reads on; SLOW reads SLOW_BYTES every SLOW_MS, one connection at
-// most.
+// GREET answers with a byte and closes; HOLD never reads on; SLOW reads SLOW_BYTES every SLOW_MS,
+// one connection at most.
 enum kind { LISTENER = 'l', UNKNOWN = 'u', ECHO = 'e', SINK = 's', GREET = 'g', HOLD = 'h', SLOW = 'w' };
 enum { SLOW_MS = 10, SLOW_BYTES = (20 << 20) / (1000 / SLOW_MS) };
 // BLOCK_BYTES: as in steer-client.c; a sink says each time that it has received so much.

@@ -1,6 +1,6 @@
-// When an acknowledgement may wait for a reply to go out with: a program that answers every message at once saves a
-// system call at each end. Other programs are not delayed: it starts after a few such replies in a row, and ends with
-// the first reply that does not come.
+// When an acknowledgement may wait for a reply to go out with: a program that answers every message
+// at once saves a system call at each end. Other programs are not delayed: it starts after a few
+// such replies in a row, and ends with the first reply that does not come.
 
 /** Replies in a row before the next acknowledgement waits. */
 const HABIT = 4;

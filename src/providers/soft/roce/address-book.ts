@@ -1,4 +1,5 @@
-// Destination addresses of packets, as sockaddrs in the memory that packets are sent from. Each is kept once, with a count of its users.
+// Destination addresses of packets, as sockaddrs in the memory that packets are sent from. Each is
+// kept once, with a count of its users.
 
 import { MillraceError, UsageError } from '../../../errors.ts';
 import { encodeAddress, type Family, ip } from '../../../native/index.ts';

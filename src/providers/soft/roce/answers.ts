@@ -1,5 +1,5 @@
-// The answers that a responder has to send, in order: refusals, READ and atomic responses, and one acknowledgement for all
-// requests that were carried out.
+// The answers that a responder has to send, in order: refusals, READ and atomic responses, and one
+// acknowledgement for all requests that were carried out.
 
 import { access } from '../../../verbs/index.ts';
 import { type AtomicResult, type Reached, regionOf } from '../remote-access.ts';
@@ -82,7 +82,10 @@ export class Answers {
     this.#isAckDue = false;
   }
 
-  /** Packets with so many sequence numbers were carried out; `isRequestDone` when they end a request. */
+  /**
+   * Packets with so many sequence numbers were carried out; `isRequestDone` when they end a
+   * request.
+   */
   advance(packets: number, isRequestDone: boolean): void {
     this.#expected = addSequence(this.#expected, packets);
     if (isRequestDone) this.#msn = addSequence(this.#msn, 1);
@@ -141,7 +144,9 @@ export class Answers {
     return true;
   }
 
-  /** Any answer acknowledges all requests before it, so they need no acknowledgement of their own. */
+  /**
+   * Any answer acknowledges all requests before it, so they need no acknowledgement of their own.
+   */
   #coverAck(psn: number): void {
     if (psn === addSequence(this.#expected, -1)) this.#isAckDue = false;
   }
@@ -167,7 +172,10 @@ export class Answers {
     return true;
   }
 
-  /** The key may have been revoked since the request came; then the peer is refused when it retransmits. */
+  /**
+   * The key may have been revoked since the request came; then the peer is refused when it
+   * retransmits.
+   */
   #resolve({ rkey, address, bytes }: ReadAnswer): boolean {
     const region = regionOf(this.#owner, rkey, access.remoteRead);
     if (region === undefined) return false;

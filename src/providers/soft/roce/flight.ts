@@ -1,5 +1,6 @@
-// Requests under way, as sequence numbers: which ones each request takes, which were sent, and which the peer has
-// answered. How many may be under way is a window that grows with every answer, and shrinks with every loss.
+// Requests under way, as sequence numbers: which ones each request takes, which were sent, and
+// which the peer has answered. How many may be under way is a window that grows with every answer,
+// and shrinks with every loss.
 //
 // A request takes as many numbers as it has packets; a READ as many as its answer has.
 
@@ -7,7 +8,10 @@ import { sendOpcodes } from '../../../verbs/index.ts';
 import type { SendQueue } from '../send-queue.ts';
 import { addSequence, sequenceDistance } from '../sequence.ts';
 
-/** Limits of packets under way: what a peer's socket buffer holds for sure, and the most that is faster. */
+/**
+ * Limits of packets under way: what a peer's socket buffer holds for sure, and the most that is
+ * faster.
+ */
 const FIRST_WINDOW = 64;
 const MIN_WINDOW = 4;
 const MAX_WINDOW = 512;
@@ -119,7 +123,10 @@ export class Flight {
     this.#goTo(this.unacked);
   }
 
-  /** Retransmits the last packet, if it is of a SEND or WRITE and nothing else is being retransmitted. */
+  /**
+   * Retransmits the last packet, if it is of a SEND or WRITE and nothing else is being
+   * retransmitted.
+   */
   repeatLast(): boolean {
     const last = addSequence(this.top, -1);
     const position = this.#positionOf(last);

@@ -1,8 +1,10 @@
-// How much of the ICRC can be trusted, by peer. It covers the IPv4 identification, which a UDP socket does not show, so
-// native/icrc.c finds the one with which a packet is whole: that leaves 16 of the 32 bits to tell a damaged packet.
+// How much of the ICRC can be trusted, by peer. It covers the IPv4 identification, which a UDP
+// socket does not show, so native/icrc.c finds the one with which a packet is whole: that leaves 16
+// of the 32 bits to tell a damaged packet.
 //
-// Soft devices always send identifications below 64 (see `Transmitter`). A peer that has done so for a while is held to
-// it, and then 26 bits are checked; one that does not, such as the kernel's rxe, may use any.
+// Soft devices always send identifications below 64 (see `Transmitter`). A peer that has done so
+// for a while is held to it, and then 26 bits are checked; one that does not, such as the kernel's
+// rxe, may use any.
 
 const SMALL = 64;
 const TIDY_AFTER = 8;

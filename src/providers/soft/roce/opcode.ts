@@ -1,4 +1,5 @@
-// Operation codes of InfiniBand packets: the upper three bits name the transport, the lower five what it is.
+// Operation codes of InfiniBand packets: the upper three bits name the transport, the lower five
+// what it is.
 
 /** The transports that RoCEv2 packets here belong to. */
 export const transports = { rc: 0x00, uc: 0x20, ud: 0x60 } as const;

@@ -1,7 +1,9 @@
-// RoCEv2 packets, from the base transport header to the padding: the only place that knows their layout.
+// RoCEv2 packets, from the base transport header to the padding: the only place that knows their
+// layout.
 //
-// All fields are big-endian. A packet is the payload of a UDP datagram to port 4791: BTH, extended headers by operation,
-// payload, padding to four bytes, and the ICRC, which native/icrc.c makes and checks.
+// All fields are big-endian. A packet is the payload of a UDP datagram to port 4791: BTH, extended
+// headers by operation, payload, padding to four bytes, and the ICRC, which native/icrc.c makes and
+// checks.
 
 import { extendedBytesOf, partBytes, parts, partsOf } from './opcode.ts';
 
@@ -26,7 +28,10 @@ export const syndromes = {
 /** Reasons in a NAK. */
 export const nakCodes = { sequence: 0, invalid: 1, access: 2, operation: 3, invalidRead: 4 } as const;
 
-/** The fields of one packet; reused for every packet. Those that the operation does not have keep old values. */
+/**
+ * The fields of one packet; reused for every packet. Those that the operation does not have keep
+ * old values.
+ */
 export class Packet {
   opcode = 0;
   isSolicited = false;
@@ -69,8 +74,8 @@ export class Packet {
 }
 
 /**
- * Reads a packet of `length` bytes, the ICRC being its last four. Returns what is wrong with it, or undefined. Allocates
- * nothing, and reads nothing outside of it.
+ * Reads a packet of `length` bytes, the ICRC being its last four. Returns what is wrong with it, or
+ * undefined. Allocates nothing, and reads nothing outside of it.
  */
 export function decodePacket(view: DataView, offset: number, length: number, into: Packet): string | undefined {
   if (length < BTH_BYTES + ICRC_BYTES) return 'shorter than its headers';
@@ -141,7 +146,10 @@ function decodeParts(view: DataView, start: number, bits: number, into: Packet):
   if ((bits & parts.imm) !== 0) into.imm = view.getUint32(at);
 }
 
-/** Writes the headers; returns how many bytes they take. Payload, padding and ICRC are added by `PacketSeal`. */
+/**
+ * Writes the headers; returns how many bytes they take. Payload, padding and ICRC are added by
+ * `PacketSeal`.
+ */
 export function encodeHeaders(view: DataView, offset: number, packet: Packet): number {
   const { opcode } = packet;
   const bits = partsOf(opcode);

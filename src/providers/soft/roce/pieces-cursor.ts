@@ -1,4 +1,5 @@
-// A position in the memory pieces of a message: packets are filled from there, or their payload is copied there.
+// A position in the memory pieces of a message: packets are filled from there, or their payload is
+// copied there.
 
 import type { CopyList, PacketSeal, SharedMemory } from '../../../native/index.ts';
 import { Pieces } from '../pieces.ts';
@@ -34,7 +35,10 @@ export class PiecesCursor {
     }
   }
 
-  /** Puts a packet's payload to bytes `to` to `to + length` of the message. False when its memory is closed. */
+  /**
+   * Puts a packet's payload to bytes `to` to `to + length` of the message. False when its memory is
+   * closed.
+   */
   scatter(copies: CopyList, to: number, length: number, payload: SharedMemory, payloadOffset: number): boolean {
     const { memories, offsets } = this.pieces;
     let at = to;
@@ -59,7 +63,9 @@ export class PiecesCursor {
     }
   }
 
-  /** Goes to the piece that a byte is in; returns where in it. The byte must be one of the message. */
+  /**
+   * Goes to the piece that a byte is in; returns where in it. The byte must be one of the message.
+   */
   #seek(at: number): number {
     const { lengths } = this.pieces;
     if (at < this.#start) {

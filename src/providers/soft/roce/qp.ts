@@ -42,7 +42,9 @@ export abstract class RoceQp extends SoftQp {
     this.port = port;
   }
 
-  /** A packet for this QP, whole and decoded. `source` is where in the slab its sender's address is. */
+  /**
+   * A packet for this QP, whole and decoded. `source` is where in the slab its sender's address is.
+   */
   abstract onPacket(packet: Packet, identification: number, slab: SharedMemory, source: number): boolean;
 
   /** All packets of a batch are in. True when it should be pumped. */

@@ -152,7 +152,8 @@ describe('RoCE read responses', () => {
         assert.equal(addressOf(request), REMOTE + sequenceDistance(request.psn, psn(0)) * MTU);
         const partEnd = addSequence(request.psn, Math.ceil(request.dmaLength / MTU));
         if (request.psn === expected) expected = partEnd;
-        // A peer remembers what it was asked; half of one part and half of another is nothing it knows.
+        // A peer remembers what it was asked; half of one part and half of another is nothing it
+        // knows.
         assert.ok(sequenceDistance(partEnd, expected) <= 0, 'a gap');
         const across = ends.find((one) => sequenceDistance(one, request.psn) > 0 && sequenceDistance(partEnd, one) > 0);
         assert.equal(across, undefined, `from ${request.psn} to ${partEnd}`);

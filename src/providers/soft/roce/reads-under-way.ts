@@ -6,8 +6,8 @@ export class ReadsUnderWay {
   /** Where the answers end that are under way. */
   readonly #ends: number[] = [];
   /**
-   * Where parts of READs end. A part that is requested again must not span the end of one part and the start of another,
-   * because the peer knows the parts as they were.
+   * Where parts of READs end. A part that is requested again must not span the end of one part and
+   * the start of another, because the peer knows the parts as they were.
    */
   readonly #partEnds: number[] = [];
 
@@ -29,7 +29,10 @@ export class ReadsUnderWay {
     return Number.POSITIVE_INFINITY;
   }
 
-  /** A part that is requested again may be shorter than before; the peer may then know only the shorter one. */
+  /**
+   * A part that is requested again may be shorter than before; the peer may then know only the
+   * shorter one.
+   */
   endPart(end: number): void {
     const ends = this.#partEnds;
     let at = ends.length;

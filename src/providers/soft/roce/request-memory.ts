@@ -1,4 +1,5 @@
-// The memory of one request at a time: resolved when the request's turn comes, and again when some region was closed.
+// The memory of one request at a time: resolved when the request's turn comes, and again when some
+// region was closed.
 
 import type { RegionTable } from '../region.ts';
 import type { SendQueue } from '../send-queue.ts';

@@ -1,4 +1,5 @@
-// The packets of requests: a SEND or WRITE cut into the MTU's size, and what asks for a READ or an atomic.
+// The packets of requests: a SEND or WRITE cut into the MTU's size, and what asks for a READ or an
+// atomic.
 
 import { read64, sendFlags, sendOpcodes, sendRow } from '../../../verbs/index.ts';
 import type { RegionTable } from '../region.ts';
@@ -86,7 +87,9 @@ export class RequestPackets {
     transmitter.add(packet, destination, payloadBytes, this.memory.cursor, from);
   }
 
-  /** A signalled request needs an acknowledgement; others are acknowledged together, now and then. */
+  /**
+   * A signalled request needs an acknowledgement; others are acknowledged together, now and then.
+   */
   #wantsAck(row: number, isLast: boolean): boolean {
     const isWanted =
       this.#mustAsk ||
@@ -102,8 +105,8 @@ export class RequestPackets {
   }
 
   /**
-   * The request of a READ or an atomic. A long READ is asked for in parts, so that the answer fits in the window. Returns
-   * how many numbers the answer has; 0 when it should wait.
+   * The request of a READ or an atomic. A long READ is asked for in parts, so that the answer fits
+   * in the window. Returns how many numbers the answer has; 0 when it should wait.
    */
   ask(entry: number, row: number, room: number, transmitter: Transmitter): number {
     const isRead = this.#queue.words[row + sendRow.opcode] === sendOpcodes.read;

@@ -178,7 +178,8 @@ describe('RoCE requester', () => {
     while (expected !== psn(packets)) {
       const one = await rawPeer.next('a packet');
       if (one.psn === expected) expected = addSequence(expected, 1);
-      // Never without being asked. What its socket had no room for it does not miss: it must be told again.
+      // Never without being asked. What its socket had no room for it does not miss: it must be
+      // told again.
       if (one.isAckRequested) rawPeer.acknowledge(addSequence(expected, -1));
     }
     assert.deepEqual(await end.sentStatuses(), ['1:SUCCESS']);

@@ -1,5 +1,5 @@
-// The sending half of a RoCE QP: keeps a window of packets under way, completes the requests that the peer has answered, and
-// retransmits from the first one that is missing (go-back-N).
+// The sending half of a RoCE QP: keeps a window of packets under way, completes the requests that
+// the peer has answered, and retransmits from the first one that is missing (go-back-N).
 
 import type { CopyList, SharedMemory } from '../../../native/index.ts';
 import { access, completionStatuses, type SendBatch, sendFlags, sendOpcodes, sendRow } from '../../../verbs/index.ts';
@@ -110,7 +110,10 @@ export class RoceRequester implements SendHalf {
     }
   }
 
-  /** Gives the next request its sequence numbers. False when it is invalid, and requests before it are not answered. */
+  /**
+   * Gives the next request its sequence numbers. False when it is invalid, and requests before it
+   * are not answered.
+   */
   #number(): boolean {
     const entry = this.#queue.entryAt(this.#flight.numbered);
     const problem = this.#queue.problemOf(entry, this.#maxRdAtomic, this.#pieces);
@@ -144,7 +147,8 @@ export class RoceRequester implements SendHalf {
     const value = syndrome & syndromes.valueMask;
     if (kind === syndromes.rnrNak) this.#retryLater(value);
     else if (value !== nakCodes.sequence) this.#failFirst(statusOf(value));
-    // Packets are missing at the peer. Packets after a request that it was not ready for are missing as well.
+    // Packets are missing at the peer. Packets after a request that it was not ready for are
+    // missing as well.
     else if (!this.#timers.isPeerNotReady) this.#retry();
   }
 
@@ -177,7 +181,10 @@ export class RoceRequester implements SendHalf {
     this.#answeredTo(addSequence(psn, 1));
   }
 
-  /** The entry that an answer is for, after completing those before it: they were carried out first. -1 if none. */
+  /**
+   * The entry that an answer is for, after completing those before it: they were carried out first.
+   * -1 if none.
+   */
   #answered(psn: number, fromOpcode: number, toOpcode: number): number {
     const flight = this.#flight;
     if (sequenceDistance(psn, flight.unacked) < 0 || sequenceDistance(psn, flight.top) >= 0) return -1;
@@ -194,8 +201,8 @@ export class RoceRequester implements SendHalf {
   }
 
   /**
-   * The peer has carried out everything before `to`: completes those requests. False when an answer before it has not come;
-   * then it is requested again.
+   * The peer has carried out everything before `to`: completes those requests. False when an answer
+   * before it has not come; then it is requested again.
    */
   #advance(to: number): boolean {
     const flight = this.#flight;
@@ -269,9 +276,9 @@ export class RoceRequester implements SendHalf {
   }
 
   /**
-   * Probes: sends a packet once more, because its answer tells what was lost. The first probe is the last packet, which is
-   * likely to be all that the peer has not answered. A peer that has reported a gap does not report it again, so the next
-   * probe is the oldest packet.
+   * Probes: sends a packet once more, because its answer tells what was lost. The first probe is
+   * the last packet, which is likely to be all that the peer has not answered. A peer that has
+   * reported a gap does not report it again, so the next probe is the oldest packet.
    */
   #probe(isFirst: boolean): void {
     if (isFirst && this.#flight.repeatLast()) {

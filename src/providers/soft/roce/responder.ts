@@ -1,4 +1,5 @@
-// The receiving half of a RoCE QP: carries out the peer's requests in the order of their packets, each once, and answers.
+// The receiving half of a RoCE QP: carries out the peer's requests in the order of their packets,
+// each once, and answers.
 
 import type { CopyList, SharedMemory } from '../../../native/index.ts';
 import { access, completionOpcodes, completionStatuses } from '../../../verbs/index.ts';
@@ -32,7 +33,10 @@ export class RoceResponder implements ReceiveHalf {
   #maxDestRdAtomic = 1;
   #minRnrTimer = 0;
   #message: 'none' | 'send' | 'write' = 'none';
-  /** Bytes of the message that have come, and how many there is room for; of a write, how many there will be. */
+  /**
+   * Bytes of the message that have come, and how many there is room for; of a write, how many there
+   * will be.
+   */
   #placed = 0;
   #room = 0;
   #writeRkey = 0;
@@ -80,7 +84,8 @@ export class RoceResponder implements ReceiveHalf {
       if (!this.#isNakOut) this.#nak(syndromes.nak | nakCodes.sequence);
       return;
     }
-    // It was carried out already, and its answer was lost. A peer that does not read its answers gets no more of them.
+    // It was carried out already, and its answer was lost. A peer that does not read its answers
+    // gets no more of them.
     if (this.#answers.isFull) return;
     if (packet.opcode < operations.readRequest) {
       this.#answers.acknowledge();

@@ -1,9 +1,12 @@
-// The timers of a requester: after the timeout it retransmits, before that it probes, and after an RNR NAK it waits for as
-// long as the peer asked.
+// The timers of a requester: after the timeout it retransmits, before that it probes, and after an
+// RNR NAK it waits for as long as the peer asked.
 
 import { ackTimeoutNs, rnrTimerNs } from '../retries.ts';
 
-/** A peer that has not answered for this long is probed. That is not a retry, because nothing is known to be lost. */
+/**
+ * A peer that has not answered for this long is probed. That is not a retry, because nothing is
+ * known to be lost.
+ */
 const FIRST_PROBE_NS = 10_000_000;
 
 export interface TimersOwner {

@@ -66,7 +66,8 @@ describe('RoCE retransmission', () => {
     end.post((batch) => {
       for (let wrId = 0; wrId < 5; wrId++) batch.send(wrId).sge(...end.at(0, 8));
     });
-    // The third packet is lost, and so is the NAK. A peer that has sent a NAK does not send it again.
+    // The third packet is lost, and so is the NAK. A peer that has sent a NAK does not send it
+    // again.
     const first = await rawPeer.nextPsn(psn(2));
     await rawPeer.nextPsn(psn(4));
     const again = await rawPeer.nextPsn(psn(2));

@@ -1,5 +1,6 @@
-// The global route header: 40 bytes before a datagram's payload that hold an IPv6 header, or 20 unused bytes and an IPv4
-// header. A UDP socket does not show them, so they are rebuilt from what it does show.
+// The global route header: 40 bytes before a datagram's payload that hold an IPv6 header, or 20
+// unused bytes and an IPv4 header. A UDP socket does not show them, so they are rebuilt from what
+// it does show.
 
 import type { SharedMemory } from '../../../native/index.ts';
 import { type Gid, GRH_BYTES, gidBytes } from '../../../verbs/index.ts';

@@ -1,4 +1,5 @@
-// Whole messages between two devices: of all sizes around the MTU, very long ones, and through a socket that overflows.
+// Whole messages between two devices: of all sizes around the MTU, very long ones, and through a
+// socket that overflows.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

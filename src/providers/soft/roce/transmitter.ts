@@ -1,5 +1,5 @@
-// Packets on their way out: headers are written here, and a turn's worth of packets is sealed and sent together. Packets
-// of one size to one peer go as one datagram that the kernel cuts up.
+// Packets on their way out: headers are written here, and a turn's worth of packets is sealed and
+// sent together. Packets of one size to one peer go as one datagram that the kernel cuts up.
 
 import { SystemError } from '../../../errors.ts';
 import { copyMemory, PacketSeal, SendList, SharedMemory, type Socket } from '../../../native/index.ts';
@@ -38,7 +38,10 @@ export class Transmitter implements Disposable {
   readonly #seal: PacketSeal;
   readonly #list: SendList;
   readonly #firstOffset: number;
-  /** Packets that go as one datagram: offset, bytes, bytes of each, offset and length of the address. */
+  /**
+   * Packets that go as one datagram: offset, bytes, bytes of each, offset and length of the
+   * address.
+   */
   readonly #groups = new Uint32Array(MAX_SENT * GROUP_WORDS);
   readonly #pieces = new Pieces();
   #groupCount = 0;
@@ -87,7 +90,10 @@ export class Transmitter implements Disposable {
     return this.#end + bytes <= this.slab.sizeBytes && this.#seal.hasRoom(pieces) && this.#groupCount < MAX_SENT - 1;
   }
 
-  /** Adds a packet, of which `from` to `from + payloadBytes` of a message are the payload. There must be room. */
+  /**
+   * Adds a packet, of which `from` to `from + payloadBytes` of a message are the payload. There
+   * must be room.
+   */
   add(packet: Packet, to: Destination, payloadBytes: number, message: PiecesCursor | undefined, from: number): void {
     const offset = this.#end;
     packet.padBytes = -payloadBytes & 3;
@@ -101,8 +107,8 @@ export class Transmitter implements Disposable {
   }
 
   /**
-   * Puts a packet into a group. Returns its IPv4 identification: sockets that do not fragment use 0, and the kernel counts
-   * up from there when it cuts a datagram into pieces.
+   * Puts a packet into a group. Returns its IPv4 identification: sockets that do not fragment use
+   * 0, and the kernel counts up from there when it cuts a datagram into pieces.
    */
   #join(offset: number, bytes: number, to: Destination): number {
     const groups = this.#groups;
@@ -189,7 +195,8 @@ export class Transmitter implements Disposable {
         this.#end = this.#firstOffset;
         return;
       } catch (error) {
-        // No route, or too long for a hop on the way: lost, as on any network. The peers' retries tell their owners.
+        // No route, or too long for a hop on the way: lost, as on any network. The peers' retries
+        // tell their owners.
         if (!(error instanceof SystemError)) throw error;
         // A device without checksum offload cannot have datagrams cut up.
         if (error.code === 'EIO' || error.code === 'EINVAL') this.#maxSegments = 1;

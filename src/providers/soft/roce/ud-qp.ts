@@ -1,4 +1,5 @@
-// A datagram queue pair on the roce wire (UD): messages of one packet, from and to any QP, unreliable.
+// A datagram queue pair on the roce wire (UD): messages of one packet, from and to any QP,
+// unreliable.
 
 import { UsageError } from '../../../errors.ts';
 import type { SharedMemory } from '../../../native/index.ts';

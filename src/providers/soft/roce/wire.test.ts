@@ -1,4 +1,5 @@
-// What the port does with packets that are not for it, not whole or not right: it drops and counts them.
+// What the port does with packets that are not for it, not whole or not right: it drops and counts
+// them.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

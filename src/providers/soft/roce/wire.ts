@@ -1,5 +1,5 @@
-// The `roce` wire: RoCEv2 over an ordinary UDP socket, one for all QPs of a device. It talks to other soft devices, to the
-// kernel's rxe and to network cards.
+// The `roce` wire: RoCEv2 over an ordinary UDP socket, one for all QPs of a device. It talks to
+// other soft devices, to the kernel's rxe and to network cards.
 
 import { networkInterfaces } from 'node:os';
 import { MillraceError, SystemError, UsageError } from '../../../errors.ts';
@@ -32,7 +32,9 @@ import { RoceUdQp } from './ud-qp.ts';
 
 const MAX_PEERS = 4096;
 const PLACES = 32;
-/** While little comes: a system call for many datagrams takes longer than one for a single datagram. */
+/**
+ * While little comes: a system call for many datagrams takes longer than one for a single datagram.
+ */
 const FEW_PLACES = 2;
 /** A datagram, or as many as the kernel puts into one. */
 const PLACE_BYTES = 65_536;

@@ -1,9 +1,13 @@
-// Connections that are not admitted yet: a thread is started only for a peer that asks to be served, and when it is its turn.
+// Connections that are not admitted yet: a thread is started only for a peer that asks to be
+// served, and when it is its turn.
 
 import { FdWatch, type Socket } from '../../../native/index.ts';
 import { messageKinds, receiveMessage, type UnixMessage } from '../../transports/index.ts';
 
-/** How long a peer may take to send its first message. A frontend sends it right after it has connected. */
+/**
+ * How long a peer may take to send its first message. A frontend sends it right after it has
+ * connected.
+ */
 const FIRST_MESSAGE_MS = 2000;
 
 interface Pending {
@@ -17,7 +21,10 @@ export class PendingConnections implements Disposable {
   readonly #capacity: number;
   readonly #onRequest: (socket: Socket, message: UnixMessage) => void;
 
-  /** `onRequest` takes over the socket and the descriptors of the message, which asks to serve a guest or a machine. */
+  /**
+   * `onRequest` takes over the socket and the descriptors of the message, which asks to serve a
+   * guest or a machine.
+   */
   constructor(capacity: number, onRequest: (socket: Socket, message: UnixMessage) => void) {
     this.#capacity = capacity;
     this.#onRequest = onRequest;
@@ -32,7 +39,10 @@ export class PendingConnections implements Disposable {
     this.#connections.add(pending);
   }
 
-  /** Takes the socket over until `onTurn` gets it. A peer that sends more, closes, or is displaced has no turn. */
+  /**
+   * Takes the socket over until `onTurn` gets it. A peer that sends more, closes, or is displaced
+   * has no turn.
+   */
   hold(socket: Socket, delayMs: number, onTurn: () => void): void {
     this.#makeRoom();
     const timer = setTimeout(() => {

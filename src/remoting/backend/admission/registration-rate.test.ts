@@ -1,4 +1,5 @@
-// The rate of registrations: a process that registers seldom is not delayed, and none registers more often than the rate allows.
+// The rate of registrations: a process that registers seldom is not delayed, and none registers
+// more often than the rate allows.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -92,7 +93,8 @@ test('a guest that reconnects after protocol errors waits, and is admitted all t
     guest.backend.wake();
     while (guest.transport.takeDoorbell());
   }
-  // A full account is 256, a protocol error 32. The last error may not be charged yet, nor the one before when the guest reconnected.
+  // A full account is 256, a protocol error 32. The last error may not be charged yet, nor the one
+  // before when the guest reconnected.
   const owed = errors + (errors - 2) * 32 - 256;
   assert.ok(performance.now() - startMs >= (owed * 1000) / 64, 'it did not wait');
   const { accepted, refused } = await backend.status();

@@ -1,10 +1,15 @@
-// How often one process may register with a backend: one that comes too often, or after a protocol error, waits for its turn.
+// How often one process may register with a backend: one that comes too often, or after a protocol
+// error, waits for its turn.
 //
-// Admitting a guest and freeing what it had is work of the main thread and of a guest's thread that counts in no quota. So each
-// process has an account of registrations: full at first, filled up again as time goes by, charged for every registration, and
-// charged much more for a guest that was dropped. A process whose account is empty waits until it has been filled.
+// Admitting a guest and freeing what it had is work of the main thread and of a guest's thread that
+// counts in no quota. So each process has an account of registrations: full at first, filled up
+// again as time goes by, charged for every registration, and charged much more for a guest that was
+// dropped. A process whose account is empty waits until it has been filled.
 
-/** The rate of one process, in the long run. A program that opens a connection for each device stays far below. */
+/**
+ * The rate of one process, in the long run. A program that opens a connection for each device stays
+ * far below.
+ */
 export const DEFAULT_REGISTRATIONS_PER_SECOND = 64;
 
 /** A full account allows the registrations of so many seconds at once. */
@@ -38,7 +43,10 @@ export class RegistrationRate {
     return this.#accounts.size;
   }
 
-  /** Charges a process for a registration, and says in how many milliseconds it is its turn. Undefined, without a charge, when that is too far away. */
+  /**
+   * Charges a process for a registration, and says in how many milliseconds it is its turn.
+   * Undefined, without a charge, when that is too far away.
+   */
   charge(pid: number): number | undefined {
     const account = this.#account(pid);
     if (account.balance - 1 < -MAX_DELAY_SECONDS * this.#perSecond) return undefined;
@@ -46,7 +54,10 @@ export class RegistrationRate {
     return account.balance >= 0 ? 0 : (-account.balance * 1000) / this.#perSecond;
   }
 
-  /** A guest of this process was dropped after a protocol error. The charge leaves the process a turn that is near enough to wait for. */
+  /**
+   * A guest of this process was dropped after a protocol error. The charge leaves the process a
+   * turn that is near enough to wait for.
+   */
   chargeProtocolError(pid: number): void {
     const account = this.#account(pid);
     const most = 1 - MAX_DELAY_SECONDS * this.#perSecond;

@@ -1,4 +1,5 @@
-// The type of what carries out one kind of call: it reads arguments, writes results, and what it throws goes to the guest.
+// The type of what carries out one kind of call: it reads arguments, writes results, and what it
+// throws goes to the guest.
 
 import type { WordReader, WordWriter } from '../../protocol/index.ts';
 import type { GuestState } from '../guest/guest-state.ts';

@@ -1,4 +1,5 @@
-// Calls about devices: listing, opening and closing them, their ports and counters, and their events.
+// Calls about devices: listing, opening and closing them, their ports and counters, and their
+// events.
 
 import { MillraceError, UsageError } from '../../../errors.ts';
 import type { Device } from '../../../verbs/index.ts';

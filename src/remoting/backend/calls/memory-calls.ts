@@ -33,7 +33,10 @@ export const closePd: CallHandler = (guest, args) => {
   guest.quota.give('pds');
 };
 
-/** Allocates memory that guest and backend share. It is freed with the last region on it, or by `free` if there never was one. */
+/**
+ * Allocates memory that guest and backend share. It is freed with the last region on it, or by
+ * `free` if there never was one.
+ */
 export const allocate: CallHandler = (guest, args, results) => {
   const sizeBytes = args.u64();
   const hugePages = args.flag();
@@ -50,7 +53,8 @@ export const allocate: CallHandler = (guest, args, results) => {
 export const adopt: CallHandler = (guest, args, results) => {
   const range = readRange(args);
   using undo = new DisposableStack();
-  // Adopted before anything is checked: a descriptor that the guest has passed must not stay in the socket.
+  // Adopted before anything is checked: a descriptor that the guest has passed must not stay in the
+  // socket.
   const memory = undo.use(guest.transport.adopt(range));
   if (!guest.options.hugePages && fstatSync(memory.memory.fd).blksize > MAX_PAGE_BYTES) {
     throw new UnsupportedError('register memory in huge pages: the backend takes none from its guests');
@@ -87,7 +91,8 @@ export const registerMr: CallHandler = (guest, args, results) => {
   const access = args.u32();
   using undo = new DisposableStack();
   guest.quota.takeWith(undo, 'regions');
-  // The range is checked against the guest's memory, which may be a part of a larger area of the host.
+  // The range is checked against the guest's memory, which may be a part of a larger area of the
+  // host.
   if (offset + sizeBytes > memory.memory.sizeBytes) {
     throw new UsageError(`register ${sizeBytes} bytes at ${offset}: the memory has ${memory.memory.sizeBytes}`);
   }

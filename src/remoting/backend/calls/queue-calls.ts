@@ -183,7 +183,10 @@ function makeQueues(
   return { send, receive, inline, memory };
 }
 
-/** A request that the device refuses when it is posted brings its QP to ERR, as one that fails later does. */
+/**
+ * A request that the device refuses when it is posted brings its QP to ERR, as one that fails later
+ * does.
+ */
 function giveUp(
   guest: GuestState,
   qp: QpObject['qp'],
@@ -236,7 +239,10 @@ function parentsOf({ owner, sendCq, receiveCq, srq }: QpObject): readonly { chil
   return [owner, sendCq, receiveCq, ...(srq === undefined ? [] : [srq])];
 }
 
-/** Completions get the ids that their requests were posted with, before the places are used for other requests. */
+/**
+ * Completions get the ids that their requests were posted with, before the places are used for
+ * other requests.
+ */
 function drainOf({ sendCq, receiveCq }: QpObject): void {
   sendCq.queue.drain();
   receiveCq.queue.drain();

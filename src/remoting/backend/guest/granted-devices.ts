@@ -1,4 +1,5 @@
-// Opens the devices that a guest is granted, and records its verbs calls where the backend is told to.
+// Opens the devices that a guest is granted, and records its verbs calls where the backend is told
+// to.
 
 import { openProvided, openSoftProvided } from '../../../providers/index.ts';
 import { RecordingFile, recordProvider } from '../../../providers/recording/index.ts';

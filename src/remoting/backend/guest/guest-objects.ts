@@ -6,7 +6,9 @@ import type { GuestCompletionQueue } from '../queues/guest-completion-queue.ts';
 import type { GuestReceiveQueue } from '../queues/guest-receive-queue.ts';
 import type { GuestSendQueue } from '../queues/guest-send-queue.ts';
 
-/** An object with `children` can be closed once it has none: a frontend closes the children first. */
+/**
+ * An object with `children` can be closed once it has none: a frontend closes the children first.
+ */
 export interface DeviceObject {
   readonly device: Device;
   /** The channel of all its CQs, on which the thread sleeps. */

@@ -54,7 +54,10 @@ export class GuestSession implements Disposable {
     });
   }
 
-  /** Serves a call, takes posted requests, moves completions; returns how many. Throws on a protocol error: then the guest is to be dropped. */
+  /**
+   * Serves a call, takes posted requests, moves completions; returns how many. Throws on a protocol
+   * error: then the guest is to be dropped.
+   */
   turn(): number {
     let done = 0;
     if (this.#hasCall) {
@@ -64,7 +67,10 @@ export class GuestSession implements Disposable {
     return done + this.#pumpQueues() + this.#pumpCompletions();
   }
 
-  /** Spins for a moment until the guest has called or posted: that loads memory only, where a turn polls the devices as well. */
+  /**
+   * Spins for a moment until the guest has called or posted: that loads memory only, where a turn
+   * polls the devices as well.
+   */
   spin(): boolean {
     const { sendQueues, receiveQueues } = this.guest;
     for (let times = Math.ceil(SPIN_LOADS / (sendQueues.length + receiveQueues.length + 1)); times > 0; times--) {
@@ -75,11 +81,14 @@ export class GuestSession implements Disposable {
     return false;
   }
 
-  /** Asks devices and guest to wake this thread from now on. False when there is something to do already. */
+  /**
+   * Asks devices and guest to wake this thread from now on. False when there is something to do
+   * already.
+   */
   prepareSleep(): boolean {
     for (const { channel } of this.guest.devices) channel.take();
-    // Stores that it sleeps, then loads everything once more. Partner: `BackendCalls.wake`, which runs after a call or a
-    // request was stored, and loads this word.
+    // Stores that it sleeps, then loads everything once more. Partner: `BackendCalls.wake`, which
+    // runs after a call or a request was stored, and loads this word.
     storeRelease(this.#area, areaWord.backendSleeps, 1);
     let isQuiet = !this.#hasCall && !this.#hasPosts;
     if (isQuiet) {
@@ -117,8 +126,9 @@ export class GuestSession implements Disposable {
   #pumpQueues(): number {
     const { sendQueues, receiveQueues } = this.guest;
     let done = 0;
-    // A receive that was posted before a send must be there when the peer answers: so first the counts of the send rings are
-    // read, then receives are taken, then the sends that were counted. Partner: the frontend stores them one after the other.
+    // A receive that was posted before a send must be there when the peer answers: so first the
+    // counts of the send rings are read, then receives are taken, then the sends that were counted.
+    // Partner: the frontend stores them one after the other.
     for (let index = 0; index < sendQueues.length; index++) sendQueues[index].readProduced();
     for (let index = 0; index < receiveQueues.length; index++) done += receiveQueues[index].pump();
     for (let index = 0; index < sendQueues.length; index++) done += sendQueues[index].pump();
@@ -161,7 +171,8 @@ export class GuestSession implements Disposable {
     this.#results.copyTo(area, areaWord.results);
     area[areaWord.resultCount] = this.#results.count;
     area[areaWord.replyStatus] = status;
-    // Partner: `BackendCalls.#await`, which stores that it waits and then loads the reply's sequence.
+    // Partner: `BackendCalls.#await`, which stores that it waits and then loads the reply's
+    // sequence.
     storeRelease(area, areaWord.replySequence, sequence);
     if (exchange(area, areaWord.guestWaits, 0) === 1) this.#ring();
   }
@@ -173,7 +184,10 @@ export class GuestSession implements Disposable {
     this.#ringForEvent();
   }
 
-  /** Rings once until the guest has attended to it. Partner: `RemoteConnection.attend`, which clears the word before it checks its queues. */
+  /**
+   * Rings once until the guest has attended to it. Partner: `RemoteConnection.attend`, which clears
+   * the word before it checks its queues.
+   */
   #ringForEvent(): void {
     if (exchange(this.#area, areaWord.guestRung, 1) === 0) this.#ring();
   }

@@ -1,4 +1,5 @@
-// Everything that the backend keeps for one guest: its objects, its quota, its queues, and events that it has not fetched.
+// Everything that the backend keeps for one guest: its objects, its quota, its queues, and events
+// that it has not fetched.
 
 import { UsageError } from '../../../errors.ts';
 import type { GuestLimits, SessionCounts } from '../../../status/index.ts';

@@ -1,4 +1,5 @@
-// The objects of a guest by handle: handles have a generation, so that a stale or made-up one finds nothing.
+// The objects of a guest by handle: handles have a generation, so that a stale or made-up one finds
+// nothing.
 
 import { UsageError } from '../../../errors.ts';
 

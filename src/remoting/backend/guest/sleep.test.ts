@@ -1,4 +1,5 @@
-// No wake-up is lost in any interleaving of the two sides, and the model finds the lost one when a step is left out.
+// No wake-up is lost in any interleaving of the two sides, and the model finds the lost one when a
+// step is left out.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

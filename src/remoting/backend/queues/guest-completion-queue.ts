@@ -1,4 +1,5 @@
-// A completion queue of a guest: completions of the device get the guest's work request ids and go into the guest's ring.
+// A completion queue of a guest: completions of the device get the guest's work request ids and go
+// into the guest's ring.
 
 import { loadAcquire, storeRelease } from '../../../native/index.ts';
 import type { SessionCounts } from '../../../status/index.ts';
@@ -50,7 +51,10 @@ export class GuestCompletionQueue implements Disposable {
     this.#batch = new CompletionBatch(Math.min(POLL_ROWS, shape.entries));
   }
 
-  /** Moves the completions that are there and fit; returns how many. Throws on a protocol error of the guest. */
+  /**
+   * Moves the completions that are there and fit; returns how many. Throws on a protocol error of
+   * the guest.
+   */
   pump(): number {
     let room = this.#room();
     let moved = 0;
@@ -67,7 +71,10 @@ export class GuestCompletionQueue implements Disposable {
     return moved;
   }
 
-  /** All completions of the device get the guest's ids now, because the queues that they belong to are about to change. */
+  /**
+   * All completions of the device get the guest's ids now, because the queues that they belong to
+   * are about to change.
+   */
   drain(): void {
     while (this.#take(this.#held.length > 0 ? 0 : this.#room()) > 0);
     this.#publish();
@@ -139,8 +146,8 @@ export class GuestCompletionQueue implements Disposable {
     const words = this.#words;
     // Written by this side alone.
     if (loadAcquire(words, completionRing.produced) === this.#produced) return;
-    // Partners: `RemoteCq.poll` before it reads rows; `RemoteCq.arm` and `RemoteCq.#nap`, whose threads store a flag and
-    // then load this word.
+    // Partners: `RemoteCq.poll` before it reads rows; `RemoteCq.arm` and `RemoteCq.#nap`, whose
+    // threads store a flag and then load this word.
     storeRelease(words, completionRing.produced, this.#produced);
     // Partner: the store of `RemoteCq.arm`.
     const armed = loadAcquire(words, completionRing.armed);
@@ -159,12 +166,14 @@ export class GuestCompletionQueue implements Disposable {
 
   #room(): number {
     const { entries } = this.#options.shape;
-    // `consumed` is loaded only when it matters, so that the guest's store does not wait for this processor's copy of the word.
+    // `consumed` is loaded only when it matters, so that the guest's store does not wait for this
+    // processor's copy of the word.
     const room = entries - ((this.#produced - this.#consumed) >>> 0);
     if (room >= this.#batch.capacity) return room;
     const found = this.#freeEntries();
     if (found > 0) return found;
-    // Stores that it wants room, then loads again. Partner: `RemoteCq.poll`, which stores `consumed` and then loads this word.
+    // Stores that it wants room, then loads again. Partner: `RemoteCq.poll`, which stores
+    // `consumed` and then loads this word.
     storeRelease(this.#words, completionRing.wantsRoom, 1);
     return this.#freeEntries();
   }

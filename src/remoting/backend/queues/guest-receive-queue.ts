@@ -1,4 +1,5 @@
-// Receives that a guest has posted to a QP or to a shared receive queue: copied out of its ring, checked, and posted to the device.
+// Receives that a guest has posted to a QP or to a shared receive queue: copied out of its ring,
+// checked, and posted to the device.
 
 import { loadAcquire, storeRelease } from '../../../native/index.ts';
 import { completionRow, type ReceiveBatch, receiveRow } from '../../../verbs/index.ts';
@@ -24,7 +25,9 @@ export class GuestReceiveQueue implements GuestRequestQueue {
   readonly #options: GuestReceiveQueueOptions;
   readonly #words: Uint32Array;
   readonly #producedAt: number;
-  /** By place. Places are not rows of the ring: receives of a shared queue complete in any order. */
+  /**
+   * By place. Places are not rows of the ring: receives of a shared queue complete in any order.
+   */
   readonly #wrIds: Uint32Array;
   readonly #isUsed: Uint8Array;
   readonly #free: Uint32Array;
@@ -97,7 +100,10 @@ export class GuestReceiveQueue implements GuestRequestQueue {
     this.publish();
   }
 
-  /** The row gets the place that is `index` from the end of the free ones; the place is used once the device has taken the row. */
+  /**
+   * The row gets the place that is `index` from the end of the free ones; the place is used once
+   * the device has taken the row.
+   */
   #copyRow(ringPlace: number, index: number): void {
     const { batch, shape, keys } = this.#options;
     const from = shape.at + requestRing.rows + (ringPlace & (shape.slots - 1)) * shape.rowWords;

@@ -1,4 +1,5 @@
-// The send queue of a guest's QP: rows are copied out of the guest's ring, checked, and posted to the device's QP.
+// The send queue of a guest's QP: rows are copied out of the guest's ring, checked, and posted to
+// the device's QP.
 
 import { loadAcquire, storeRelease } from '../../../native/index.ts';
 import { completionRow, type Qp, type SendBatch, sendFlags, sendRow } from '../../../verbs/index.ts';
@@ -18,8 +19,8 @@ export interface GuestSendQueueOptions {
   /** Private rows with room for `shape.maxSge` entries. */
   readonly batch: SendBatch;
   /**
-   * The device refused a request when it was posted, so the QP cannot go on. `wrIds` are the guest's ids of all requests
-   * under way, low and high word in turn.
+   * The device refused a request when it was posted, so the QP cannot go on. `wrIds` are the
+   * guest's ids of all requests under way, low and high word in turn.
    */
   readonly onRefused: (error: unknown, wrIds: readonly number[]) => void;
 }
@@ -59,7 +60,10 @@ export class GuestSendQueue implements GuestRequestQueue {
     return !this.isBlocked && loadAcquire(this.#words, this.#producedAt) !== this.#taken;
   }
 
-  /** `pump` takes what was posted by now. Receives that the guest posted before these sends are taken in between. */
+  /**
+   * `pump` takes what was posted by now. Receives that the guest posted before these sends are
+   * taken in between.
+   */
   readProduced(): void {
     // Partner: `RequestRing.publish` of the frontend, which stores after it has written the rows.
     this.#produced = loadAcquire(this.#words, this.#producedAt);
@@ -94,7 +98,8 @@ export class GuestSendQueue implements GuestRequestQueue {
   complete(place: number, row: Uint32Array, at: number): boolean {
     const outstanding = (this.#taken - this.#completed) >>> 0;
     if ((place - this.#completed) >>> 0 >= outstanding) return false;
-    // Requests complete in order: unsignalled ones that were posted before this one are done as well.
+    // Requests complete in order: unsignalled ones that were posted before this one are done as
+    // well.
     this.#completed = (place + 1) >>> 0;
     this.isBlocked = false;
     const slot = place & this.#mask;
@@ -115,7 +120,9 @@ export class GuestSendQueue implements GuestRequestQueue {
     this.publish();
   }
 
-  /** The device does not say how many of the batch it took, so all requests under way are given up. */
+  /**
+   * The device does not say how many of the batch it took, so all requests under way are given up.
+   */
   #refuse(error: unknown, count: number): void {
     const wrIds: number[] = [];
     const end = (this.#taken + count) >>> 0;
@@ -145,8 +152,8 @@ export class GuestSendQueue implements GuestRequestQueue {
   }
 
   /**
-   * A queue whose requests are all unsignalled would never tell that it has room again. So one in half a queue is
-   * signalled natively, and its completion is kept from the guest.
+   * A queue whose requests are all unsignalled would never tell that it has room again. So one in
+   * half a queue is signalled natively, and its completion is kept from the guest.
    */
   #signalSometimes(to: number, isSignaled: boolean): void {
     this.#unsignalled = isSignaled ? 0 : this.#unsignalled + 1;

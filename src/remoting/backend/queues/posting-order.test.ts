@@ -1,4 +1,5 @@
-// A test that what a guest posts to different queues is posted in an order that its program can rely on.
+// A test that what a guest posts to different queues is posted in an order that its program can
+// rely on.
 
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';

@@ -1,8 +1,10 @@
-// Checks what a guest has posted: rows are copied out of the shared ring, out of the guest's reach, and checked there.
+// Checks what a guest has posted: rows are copied out of the shared ring, out of the guest's reach,
+// and checked there.
 //
-// A guest may write anything into its rings at any time, so nothing is checked in place. A row that breaks a rule becomes
-// one that every device fails in its turn: the guest sees a completion with an error, as for any bad request. Only counts
-// that no frontend writes are protocol errors, for which the guest is dropped.
+// A guest may write anything into its rings at any time, so nothing is checked in place. A row that
+// breaks a rule becomes one that every device fails in its turn: the guest sees a completion with
+// an error, as for any bad request. Only counts that no frontend writes are protocol errors, for
+// which the guest is dropped.
 
 import { MillraceError } from '../../../errors.ts';
 import {
@@ -16,7 +18,10 @@ import {
   write64,
 } from '../../../verbs/index.ts';
 
-/** What a guest may name in its requests. Any other key is replaced by 0, which every device refuses. */
+/**
+ * What a guest may name in its requests. Any other key is replaced by 0, which every device
+ * refuses.
+ */
 export interface GuestKeys {
   readonly lkeys: ReadonlySet<number>;
   readonly addressHandles: ReadonlySet<number>;
@@ -33,7 +38,10 @@ export interface SendLimits {
   readonly maxInlineBytes: number;
 }
 
-/** Throws unless the guest has posted at most as many requests as there was room for: no frontend posts more. */
+/**
+ * Throws unless the guest has posted at most as many requests as there was room for: no frontend
+ * posts more.
+ */
 export function checkPostedCount(posted: number, free: number): void {
   if (posted <= free) return;
   throw new MillraceError('MILLRACE_ERR_PROTOCOL', `a ring with ${posted} new requests: there was room for ${free}`);
@@ -45,7 +53,10 @@ export function checkUnreadCount(unread: number, entries: number): void {
   throw new MillraceError('MILLRACE_ERR_PROTOCOL', `a ring of ${entries} completions of which ${unread} are unread`);
 }
 
-/** Copies the row at `from` of the ring to `to` of private words, and checks it. Its inline bytes are those of `slot`. */
+/**
+ * Copies the row at `from` of the ring to `to` of private words, and checks it. Its inline bytes
+ * are those of `slot`.
+ */
 export function copyCheckedSend(
   ring: Uint32Array,
   from: number,
@@ -69,7 +80,9 @@ export function copyCheckedSend(
   }
 }
 
-/** As `copyCheckedSend`, without the work request id. More entries than the queue takes are cut off. */
+/**
+ * As `copyCheckedSend`, without the work request id. More entries than the queue takes are cut off.
+ */
 export function copyCheckedReceive(
   ring: Uint32Array,
   from: number,
@@ -93,7 +106,10 @@ function checkLkeys(words: Uint32Array, firstSge: number, sges: number, keys: Gu
   }
 }
 
-/** The frontend has put the inline bytes into the ring, one entry after the other. The device copies them from there when it is posted to. */
+/**
+ * The frontend has put the inline bytes into the ring, one entry after the other. The device copies
+ * them from there when it is posted to.
+ */
 function pointInline(words: Uint32Array, to: number, slot: number, limits: SendLimits): void {
   const { inline, inlineStride, maxInlineBytes } = limits;
   const sges = words[to + sendRow.sgeCount];

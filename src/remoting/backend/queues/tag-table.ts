@@ -1,7 +1,9 @@
-// Which queue of a guest a native completion belongs to: the upper word of the native work request id.
+// Which queue of a guest a native completion belongs to: the upper word of the native work request
+// id.
 //
-// The device does not see the guest's work request ids: a native id is the queue's tag and the request's place in the queue.
-// So the guest's own ids never leave the backend, and nothing has to be looked up by QP number.
+// The device does not see the guest's work request ids: a native id is the queue's tag and the
+// request's place in the queue. So the guest's own ids never leave the backend, and nothing has to
+// be looked up by QP number.
 
 import { MillraceError } from '../../../errors.ts';
 import type { GuestRequestQueue } from './guest-request-queue.ts';

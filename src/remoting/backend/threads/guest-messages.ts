@@ -21,7 +21,10 @@ export interface GuestSettings {
 export interface GuestWorkerData {
   /** An eventfd that is signalled when there are messages. */
   readonly wakeFd: number;
-  /** Shared memory: the thread stores the number of a guest here before it adopts the guest's descriptors. */
+  /**
+   * Shared memory: the thread stores the number of a guest here before it adopts the guest's
+   * descriptors.
+   */
   readonly adopted: Int32Array;
 }
 

@@ -1,4 +1,5 @@
-// A thread for guests, from the side of the backend's main thread: serves one guest after the other, reports, and ends.
+// A thread for guests, from the side of the backend's main thread: serves one guest after the
+// other, reports, and ends.
 
 import { Worker } from 'node:worker_threads';
 import { MillraceError } from '../../../errors.ts';
@@ -28,7 +29,9 @@ interface Serving {
 
 export class GuestThread {
   readonly #worker: Worker;
-  /** The number of the last guest whose descriptors the thread has adopted, or is about to adopt. */
+  /**
+   * The number of the last guest whose descriptors the thread has adopted, or is about to adopt.
+   */
   readonly #adopted = new Int32Array(new SharedArrayBuffer(4));
   readonly #wake = EventFd.create();
   readonly #exited = Promise.withResolvers<void>();
@@ -138,7 +141,9 @@ export class GuestThread {
     this.#asked.delete(ask);
   }
 
-  /** Closes the descriptors of a guest that the thread has not adopted: nobody else knows of them. */
+  /**
+   * Closes the descriptors of a guest that the thread has not adopted: nobody else knows of them.
+   */
   #closeLeft(): void {
     const settings = this.#serving?.settings;
     // Partner: the store in guest-worker.ts, before it adopts them.

@@ -1,4 +1,5 @@
-// The thread that serves a guest: takes turns, spins or sleeps when there is no work, and serves another guest after this one.
+// The thread that serves a guest: takes turns, spins or sleeps when there is no work, and serves
+// another guest after this one.
 
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { MillraceError } from '../../../errors.ts';
@@ -13,7 +14,10 @@ import type { DeviceObject } from '../guest/guest-objects.ts';
 import { GuestSession } from '../guest/guest-session.ts';
 import type { FromGuestWorker, GuestSettings, GuestWorkerData, ToGuestWorker } from './guest-messages.ts';
 
-/** How often a thread that is busy or spins polls its descriptors, of which one tells that the guest has ended. */
+/**
+ * How often a thread that is busy or spins polls its descriptors, of which one tells that the guest
+ * has ended.
+ */
 const POLL_INTERVAL_NS = 2_000_000;
 
 /** A busy thread reads the clock once in so many turns. */
@@ -141,7 +145,8 @@ class GuestLoop implements Disposable {
     this.#poller.add(device.channel.fd, pollEvents.in, token);
     const { eventSource } = device.device;
     if (eventSource === undefined) return;
-    // The events of devices are read here, because this thread does not return to the event loop of Node.
+    // The events of devices are read here, because this thread does not return to the event loop of
+    // Node.
     const eventToken = this.#nextToken++;
     this.#eventSources.set(eventToken, eventSource);
     this.#poller.add(eventSource.fd, pollEvents.in, eventToken);
@@ -169,7 +174,8 @@ class GuestLoop implements Disposable {
 /** True when the thread is to end as well. */
 function serve(settings: GuestSettings): boolean {
   nameThread(`guest-${settings.id}`);
-  // From here on the descriptors are closed with this thread. Partner: `GuestThread.#closeLeft`, after the thread has ended.
+  // From here on the descriptors are closed with this thread. Partner: `GuestThread.#closeLeft`,
+  // after the thread has ended.
   storeRelease(adopted, 0, settings.id);
   let reason = '';
   let isProtocolError = false;
@@ -186,7 +192,8 @@ function serve(settings: GuestSettings): boolean {
   return isLast;
 }
 
-// While a guest is served, this thread does not return to the event loop of Node: `#hear` gets its messages then.
+// While a guest is served, this thread does not return to the event loop of Node: `#hear` gets its
+// messages then.
 port.on('message', (message: ToGuestWorker) => {
   const isOver = message.kind === 'serve' ? serve(message.settings) : message.kind === 'exit';
   if (message.kind === 'report') tell({ kind: 'report', ask: message.ask, report: undefined });

@@ -1,4 +1,5 @@
-// The guest half of the QEMU transport: maps the shared memory from sysfs and opens a port; it needs no kernel module of its own.
+// The guest half of the QEMU transport: maps the shared memory from sysfs and opens a port; it
+// needs no kernel module of its own.
 
 import { randomInt } from 'node:crypto';
 import {
@@ -72,7 +73,9 @@ export class QemuGuest implements GuestTransport {
     return this.#isAlive;
   }
 
-  /** When the port is full, doorbells are in it that the host has not read: one more is not needed. */
+  /**
+   * When the port is full, doorbells are in it that the host has not read: one more is not needed.
+   */
   ringDoorbell(): void {
     if (this.#isAlive) this.#write(this.#doorbell);
   }

@@ -1,4 +1,5 @@
-// The host half of the QEMU transport: one area of memory that the guest has as a PCI device, and doorbells over a virtio-serial port.
+// The host half of the QEMU transport: one area of memory that the guest has as a PCI device, and
+// doorbells over a virtio-serial port.
 
 import { UnsupportedError } from '../../../errors.ts';
 import { AGAIN, Poller, pollEvents, SharedMemory, Socket } from '../../../native/index.ts';
@@ -8,12 +9,18 @@ import { AreaAllocator } from './area-allocator.ts';
 import { encodeFrame, FRAME_BYTES, FrameFinder } from './port-frames.ts';
 import type { Slice } from './slices.ts';
 
-/** Plain data, for the thread that serves the guest. `QemuHost.open` adopts the first two descriptors, also when it throws. */
+/**
+ * Plain data, for the thread that serves the guest. `QemuHost.open` adopts the first two
+ * descriptors, also when it throws.
+ */
 export interface QemuHostSpec {
   readonly kind: 'qemu';
   /** Host end of the port: a stream socket. */
   readonly portFd: number;
-  /** A socket between the thread and the main thread's `QemuPort`: each end is closed when the program, or the thread, has ended. */
+  /**
+   * A socket between the thread and the main thread's `QemuPort`: each end is closed when the
+   * program, or the thread, has ended.
+   */
   readonly lifeFd: number;
   /** The shared memory, which stays open as long as the machine. */
   readonly memoryFd: number;
@@ -85,7 +92,9 @@ export class QemuHost implements HostTransport {
     return this.#isAlive;
   }
 
-  /** When the port is full, doorbells are in it that the guest has not read: one more is not needed. */
+  /**
+   * When the port is full, doorbells are in it that the guest has not read: one more is not needed.
+   */
   ringDoorbell(): void {
     if (!this.#isAlive) return;
     try {
@@ -115,7 +124,10 @@ export class QemuHost implements HostTransport {
     this.close();
   }
 
-  /** Any bytes ring the doorbell. False when QEMU has ended, when the program says that it ends, or when another program says hello. */
+  /**
+   * Any bytes ring the doorbell. False when QEMU has ended, when the program says that it ends, or
+   * when another program says hello.
+   */
   #hear(): boolean {
     let got = 0;
     try {

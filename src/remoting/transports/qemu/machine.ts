@@ -1,4 +1,5 @@
-// A virtual machine at the backend: its ports, and its monitor, which tells which of them programs have opened.
+// A virtual machine at the backend: its ports, and its monitor, which tells which of them programs
+// have opened.
 
 import type { QemuHostSpec } from './host-transport.ts';
 import { QemuMonitor } from './monitor.ts';
@@ -11,7 +12,10 @@ interface QemuMachineOptions {
   readonly name: string;
   /** The machine takes them over, also when it throws. */
   readonly ends: QemuEnds;
-  /** Serves a program in a thread of its own, which adopts the descriptors of the spec: `Backend.serve`. */
+  /**
+   * Serves a program in a thread of its own, which adopts the descriptors of the spec:
+   * `Backend.serve`.
+   */
   readonly serve: (spec: QemuHostSpec) => void;
 }
 
@@ -20,7 +24,10 @@ const portId = /^port(\d{1,2})$/;
 
 export class QemuMachine implements AsyncDisposable {
   readonly name: string;
-  /** Resolves when it is closed, or QEMU has ended, and the threads of its programs have ended as well. */
+  /**
+   * Resolves when it is closed, or QEMU has ended, and the threads of its programs have ended as
+   * well.
+   */
   readonly closed: Promise<void>;
   readonly #ports: readonly QemuPort[];
   readonly #monitor: QemuMonitor;

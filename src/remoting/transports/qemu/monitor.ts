@@ -1,4 +1,5 @@
-// The QMP monitor of QEMU: tells when a program in the guest has opened a port, or closed it, also by ending.
+// The QMP monitor of QEMU: tells when a program in the guest has opened a port, or closed it, also
+// by ending.
 
 import { AGAIN, FdWatch, SharedMemory, type Socket } from '../../../native/index.ts';
 

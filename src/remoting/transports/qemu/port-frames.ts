@@ -1,14 +1,15 @@
-// Frames on the virtio-serial port between a guest and the backend, version 1: eight bytes each, in both directions.
+// Frames on the virtio-serial port between a guest and the backend, version 1: eight bytes each, in
+// both directions.
 //
 //   guest: MRGH, nonce    a program has opened the port and asks to be served; repeated until it is answered
 //   host:  MRGW, nonce    it is served; the call area is ready, at the start of the memory that both share
 //   both:  MRGB, 0        the doorbell; any bytes at all ring it
 //   both:  MRGE, nonce    guest: the program closes the port. host: the program with that nonce is not served any more
 //
-// A hello with another nonce also ends the program before it: QEMU tells that a port was closed at most once a second, and
-// not at all when it was opened again meanwhile. The nonce is the guest's, so that no program takes an answer to the one
-// before it for its own. Frames are searched for at every byte: a port that was closed in the middle of a frame does not
-// spoil the next one.
+// A hello with another nonce also ends the program before it: QEMU tells that a port was closed at
+// most once a second, and not at all when it was opened again meanwhile. The nonce is the guest's,
+// so that no program takes an answer to the one before it for its own. Frames are searched for at
+// every byte: a port that was closed in the middle of a frame does not spoil the next one.
 
 const frameKinds = { hello: 'MRGH', welcome: 'MRGW', doorbell: 'MRGB', end: 'MRGE' } as const;
 

@@ -129,7 +129,8 @@ describe('a virtual machine and its ports', { timeout: 20_000 }, () => {
     for (const [index, end] of ends.entries()) {
       fixture.say(0, encodeFrame('hello', 5));
       const host = await fixture.served();
-      // Its own hello, repeated because it was not answered soon, does not end it; nor does an event of another port.
+      // Its own hello, repeated because it was not answered soon, does not end it; nor does an
+      // event of another port.
       fixture.say(0, encodeFrame('hello', 5));
       fixture.say(0, encodeFrame('end', 4));
       fixture.tell({ event: 'VSERPORT_CHANGE', data: { open: false, id: 'port1' } });

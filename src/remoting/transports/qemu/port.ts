@@ -1,4 +1,5 @@
-// The host end of one port of a virtual machine: each program that opens it is served by a thread, one after the other.
+// The host end of one port of a virtual machine: each program that opens it is served by a thread,
+// one after the other.
 
 import { AGAIN, FdWatch, SharedMemory, Socket } from '../../../native/index.ts';
 import type { QemuHostSpec } from './host-transport.ts';
@@ -45,7 +46,10 @@ export class QemuPort {
     return this.#life !== undefined;
   }
 
-  /** Ends the thread of a program that has ended. The slice is not given to another program before the thread has ended. */
+  /**
+   * Ends the thread of a program that has ended. The slice is not given to another program before
+   * the thread has ended.
+   */
   programEnded(): void {
     try {
       this.#life?.shutdownSend();

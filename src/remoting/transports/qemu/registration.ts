@@ -1,4 +1,5 @@
-// Registers a virtual machine with a backend that runs already: its ends are passed over the backend's socket, in one message.
+// Registers a virtual machine with a backend that runs already: its ends are passed over the
+// backend's socket, in one message.
 
 import { MillraceError, UsageError } from '../../../errors.ts';
 import { SharedMemory, Socket } from '../../../native/index.ts';
@@ -9,7 +10,10 @@ import type { QemuEnds } from './wiring.ts';
 
 const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$/;
 
-/** Blocks until the backend has answered. The backend gets copies of the ends; whoever calls this closes its own. */
+/**
+ * Blocks until the backend has answered. The backend gets copies of the ends; whoever calls this
+ * closes its own.
+ */
 export function registerMachine(socketPath: string, name: string, ends: QemuEnds): void {
   using socket = connectToBackend(socketPath);
   const fds = [ends.memory.fd, ends.monitor.fd, ...ends.ports.map(({ fd }) => fd)];
@@ -21,7 +25,10 @@ export function registerMachine(socketPath: string, name: string, ends: QemuEnds
   throw new MillraceError('MILLRACE_ERR_PERMISSION', `${attempt}: it refused: ${answer.text}`);
 }
 
-/** Checks the machine of a message, and makes the backend's own ends. Throws UsageError when it is invalid. Closes the message's descriptors. */
+/**
+ * Checks the machine of a message, and makes the backend's own ends. Throws UsageError when it is
+ * invalid. Closes the message's descriptors.
+ */
 export function receivedMachine(message: UnixMessage): { readonly name: string; readonly ends: QemuEnds } {
   using passed = new DisposableStack();
   for (const fd of message.fds) passed.use(fd);
@@ -33,7 +40,8 @@ export function receivedMachine(message: UnixMessage): { readonly name: string; 
   }
   const [memoryFd, monitorFd, ...portFds] = fds;
   using undo = new DisposableStack();
-  // Throws unless it is sealed against shrinking: the process that passed it must not be able to take it away.
+  // Throws unless it is sealed against shrinking: the process that passed it must not be able to
+  // take it away.
   const memory = undo.use(SharedMemory.open(memoryFd.duplicate()));
   const [monitor, ...ports] = [monitorFd, ...portFds].map(({ fd }) => undo.use(Socket.duplicateOf(fd)));
   sliceOf(memory.sizeBytes, 0, count);

@@ -1,4 +1,5 @@
-// How the programs of a guest divide its memory: each port has a slice of the area, and its name says which.
+// How the programs of a guest divide its memory: each port has a slice of the area, and its name
+// says which.
 
 import { UsageError } from '../../../errors.ts';
 import { CALL_AREA_BYTES } from '../../protocol/index.ts';

@@ -1,4 +1,5 @@
-// What connects a virtual machine with a backend: shared memory, a stream socket for each port, and one for QEMU's monitor.
+// What connects a virtual machine with a backend: shared memory, a stream socket for each port, and
+// one for QEMU's monitor.
 
 import { type Fd, SharedMemory, Socket } from '../../../native/index.ts';
 import { portName, sliceOf } from './slices.ts';
@@ -27,7 +28,10 @@ interface QemuWiringOptions {
 const DEFAULT_SIZE_BYTES = 64 * 1024 * 1024;
 const DEFAULT_PORTS = 4;
 
-/** Owns QEMU's ends. The backend's ends go to a `QemuMachine`, or are passed to a backend and closed. */
+/**
+ * Owns QEMU's ends. The backend's ends go to a `QemuMachine`, or are passed to a backend and
+ * closed.
+ */
 export class QemuWiring implements Disposable {
   readonly ends: QemuEnds;
   readonly sharing: QemuSharing;
@@ -56,7 +60,10 @@ export class QemuWiring implements Disposable {
     };
   }
 
-  /** Call it once QEMU runs and has copies of its ends: then the sockets tell when QEMU ends. Closing twice is harmless. */
+  /**
+   * Call it once QEMU runs and has copies of its ends: then the sockets tell when QEMU ends.
+   * Closing twice is harmless.
+   */
   close(): void {
     for (const end of this.#qemuEnds) end.close();
   }

@@ -1,4 +1,5 @@
-// The doorbells of one half of the unix transport: an eventfd for each direction, and a socket that tells when the other side ends.
+// The doorbells of one half of the unix transport: an eventfd for each direction, and a socket that
+// tells when the other side ends.
 
 import { type EventFd, Poller, pollEvents, type Socket } from '../../../native/index.ts';
 

@@ -1,4 +1,5 @@
-// The guest half of the unix transport: connects to a backend on this host and maps what it is passed.
+// The guest half of the unix transport: connects to a backend on this host and maps what it is
+// passed.
 
 import { MillraceError, SystemError } from '../../../errors.ts';
 import { EventFd, monotonicNs, Poller, pollEvents, SharedMemory, Socket } from '../../../native/index.ts';
@@ -7,7 +8,9 @@ import { CALL_AREA_BYTES, PROTOCOL_VERSION } from '../../protocol/index.ts';
 import { UnixDoorbells } from './doorbells.ts';
 import { messageKinds, receiveMessage, sendMessage, type UnixMessage } from './message.ts';
 
-/** A backend that runs answers within the time it takes to start a thread, and its longest delay. */
+/**
+ * A backend that runs answers within the time it takes to start a thread, and its longest delay.
+ */
 const WELCOME_MS = 10_000;
 
 export class UnixGuest implements GuestTransport {
@@ -56,7 +59,10 @@ export class UnixGuest implements GuestTransport {
     this.#doorbells.ringDoorbell();
   }
 
-  /** The backend passes the memfd before it replies with the range. A memfd of a call that failed is skipped. */
+  /**
+   * The backend passes the memfd before it replies with the range. A memfd of a call that failed is
+   * skipped.
+   */
   map(range: SharedRange): SharedMemory {
     for (let message = receiveMessage(this.#doorbells.socket); message !== undefined; ) {
       using undo = new DisposableStack();

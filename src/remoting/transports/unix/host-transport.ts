@@ -1,4 +1,5 @@
-// The host half of the unix transport: every region is a memfd of its own, which devices may hand on as a whole.
+// The host half of the unix transport: every region is a memfd of its own, which devices may hand
+// on as a whole.
 
 import { MillraceError, UsageError } from '../../../errors.ts';
 import { EventFd, SharedMemory, Socket } from '../../../native/index.ts';
@@ -75,7 +76,8 @@ export class UnixHost implements HostTransport {
         'adopt memory of a guest: the guest has passed no descriptor, or that of another range',
       );
     }
-    // A duplicate, because `undo` closes the message's descriptors. `open` checks that it is sealed against shrinking.
+    // A duplicate, because `undo` closes the message's descriptors. `open` checks that it is sealed
+    // against shrinking.
     const memory = SharedMemory.open(file.duplicate());
     if (memory.sizeBytes !== range.sizeBytes) {
       memory.close();

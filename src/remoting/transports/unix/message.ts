@@ -1,10 +1,14 @@
-// Messages on the unix socket between a guest and the backend: each has a kind, a number, text and descriptors.
+// Messages on the unix socket between a guest and the backend: each has a kind, a number, text and
+// descriptors.
 
 import { MillraceError } from '../../../errors.ts';
 import { AGAIN, type Fd, type Socket } from '../../../native/index.ts';
 
 export const messageKinds = {
-  /** Backend: memfd of the call area, the eventfd that wakes the backend, the one that wakes the guest. */
+  /**
+   * Backend: memfd of the call area, the eventfd that wakes the backend, the one that wakes the
+   * guest.
+   */
   welcome: 1,
   /** Backend: one memfd. The number is that of its range. */
   memory: 2,
@@ -12,9 +16,15 @@ export const messageKinds = {
   offer: 3,
   /** Backend: why the peer is not served, as text. */
   refusal: 4,
-  /** Guest: its first message asks to be served. A peer that connects and sends nothing only tests whether a backend listens. */
+  /**
+   * Guest: its first message asks to be served. A peer that connects and sends nothing only tests
+   * whether a backend listens.
+   */
   request: 5,
-  /** The process that has started QEMU: memfd of the shared memory, monitor, ports. The number is that of the ports, the text the machine's name. */
+  /**
+   * The process that has started QEMU: memfd of the shared memory, monitor, ports. The number is
+   * that of the ports, the text the machine's name.
+   */
   machine: 6,
   /** Backend: the machine is served. */
   registered: 7,
@@ -46,7 +56,10 @@ export function sendMessage(socket: Socket, kind: number, number: number, fds: r
   }
 }
 
-/** The next message, or undefined when there is none yet. Throws when the connection has ended. The descriptors belong to whoever calls it. */
+/**
+ * The next message, or undefined when there is none yet. Throws when the connection has ended. The
+ * descriptors belong to whoever calls it.
+ */
 export function receiveMessage(socket: Socket): UnixMessage | undefined {
   const bytes = new Uint8Array(MAX_BYTES);
   const got = socket.receiveFds(bytes);

@@ -57,7 +57,10 @@ export class EngineClient implements Connection {
     );
   }
 
-  /** Hangs up when the engine has ended: a program that is blocked in a page fault receives no message. */
+  /**
+   * Hangs up when the engine has ended: a program that is blocked in a page fault receives no
+   * message.
+   */
   get lifelineFd(): number {
     return this.#lifeline.fd;
   }
@@ -78,7 +81,10 @@ export class EngineClient implements Connection {
     }
   }
 
-  /** A sender that has finished waits until everything is read; otherwise the peer is told that the stream was closed. */
+  /**
+   * A sender that has finished waits until everything is read; otherwise the peer is told that the
+   * stream was closed.
+   */
   async close(): Promise<void> {
     this.#tell({ kind: 'close', reason: 'the stream was closed' });
     await this.#over.promise.catch(() => {});

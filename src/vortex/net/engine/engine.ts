@@ -1,4 +1,5 @@
-// The engine of a network stream: a thread of its own, because the program's thread may be blocked in a page fault.
+// The engine of a network stream: a thread of its own, because the program's thread may be blocked
+// in a page fault.
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { parentPort } from 'node:worker_threads';
@@ -79,7 +80,10 @@ class Engine {
     await receiveStream(settings, { ...context, makeQueue });
   }
 
-  /** A program that waits in a page fault gets no message, so a failure is recorded in the queue first. */
+  /**
+   * A program that waits in a page fault gets no message, so a failure is recorded in the queue
+   * first.
+   */
   async end(error: unknown): Promise<void> {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -1,7 +1,8 @@
 // The loop of an engine while blocks move: an epoll of its own inside Node's event loop.
 //
-// Going through Node's event loop costs some 10 us for every event. So while blocks move, the loop waits in its own
-// epoll, and returns to Node's only after a slice of time, for the control connection and its heartbeat.
+// Going through Node's event loop costs some 10 us for every event. So while blocks move, the loop
+// waits in its own epoll, and returns to Node's only after a slice of time, for the control
+// connection and its heartbeat.
 
 import { FdWatch, monotonicNs, Poller, pollEvents } from '../../../native/index.ts';
 import { tunings } from '../../../spin/index.ts';

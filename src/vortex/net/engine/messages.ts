@@ -9,7 +9,10 @@ interface CommonSettings {
   readonly security: ControlSecurity;
   /** The name that the peer's certificate must have; undefined: any of our authority. */
   readonly peerName: string | undefined;
-  /** The RDMA device; undefined: TCP at a sender, a device that fits the sender's wire at a receiver. */
+  /**
+   * The RDMA device; undefined: TCP at a sender, a device that fits the sender's wire at a
+   * receiver.
+   */
   readonly device: string | undefined;
   readonly strategy: Strategy | undefined;
   /** A peer that is silent for longer fails the stream. */
@@ -31,7 +34,10 @@ export interface ReceiverSettings extends CommonSettings {
 }
 
 export type EngineSettings = (SenderSettings | ReceiverSettings) & {
-  /** The engine's socket of a pair, for it to adopt: however the thread ends, the pager sees the other socket hang up. */
+  /**
+   * The engine's socket of a pair, for it to adopt: however the thread ends, the pager sees the
+   * other socket hang up.
+   */
   readonly lifelineFd: number;
 };
 
@@ -52,13 +58,16 @@ export type FromEngine =
   | { readonly kind: 'ready' }
   /** The last message of a stream. */
   | { readonly kind: 'ended'; readonly failure: EngineFailure | undefined }
-  /** Nothing of the stream is left: the thread can get another one. A thread that does not send this ends. */
+  /**
+   * Nothing of the stream is left: the thread can get another one. A thread that does not send this
+   * ends.
+   */
   | { readonly kind: 'idle' };
 
 export interface EngineFailure {
   /**
-   * `usage`: the options of this end cannot work. `unsupported`: this host lacks something. `absent`: no sender listens
-   * there. `failed`: an error of this host.
+   * `usage`: the options of this end cannot work. `unsupported`: this host lacks something.
+   * `absent`: no sender listens there. `failed`: an error of this host.
    */
   readonly kind: FailureKind | 'usage' | 'unsupported' | 'absent' | 'failed';
   readonly reason: string;

@@ -1,4 +1,5 @@
-// The engine of a sender: listens, accepts the first receiver that fits, and sends until everything is read.
+// The engine of a sender: listens, accepts the first receiver that fits, and sends until everything
+// is read.
 
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
@@ -93,7 +94,10 @@ class ReceiverAcceptor {
     }
   }
 
-  /** The handshake with one receiver, from hello to ready. If it fails, the sender goes on listening. */
+  /**
+   * The handshake with one receiver, from hello to ready. If it fails, the sender goes on
+   * listening.
+   */
   async #shakeHands(socket: NodeSocket): Promise<void> {
     const control = new Control(socket);
     if (this.#controls.size >= MAX_HANDSHAKES) {

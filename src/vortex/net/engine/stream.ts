@@ -1,4 +1,5 @@
-// A stream while its blocks move, in the engine: the loop, the control connection, and how the stream ends.
+// A stream while its blocks move, in the engine: the loop, the control connection, and how the
+// stream ends.
 
 import type { BlockQueue } from '../../stream/index.ts';
 import type { Control } from '../control.ts';
@@ -7,7 +8,10 @@ import type { Message } from '../protocol.ts';
 import { failureOf, StreamFailure } from '../stream-failure.ts';
 import { EngineLoop } from './loop.ts';
 
-/** When the wire breaks, the peer may still tell the reason on the control connection: it gets this long. */
+/**
+ * When the wire breaks, the peer may still tell the reason on the control connection: it gets this
+ * long.
+ */
 const REASON_MS = 500;
 
 interface EngineStreamOptions {
@@ -41,8 +45,8 @@ abstract class EngineStream<M extends Mover> {
   }
 
   /**
-   * Resolves when everything is through, or when the program at this end has closed the stream: `signal` is aborted
-   * with an Error that says why. Rejects with a StreamFailure.
+   * Resolves when everything is through, or when the program at this end has closed the stream:
+   * `signal` is aborted with an Error that says why. Rejects with a StreamFailure.
    */
   async run(signal: AbortSignal): Promise<void> {
     const onClose = (): void => this.#close((signal.reason as Error).message);

@@ -1,5 +1,6 @@
-// The threads that engines run in. A thread whose stream has ended stays for a second to run the next one: starting a
-// thread takes some 50 ms of processor time, a short stream without that 10 ms.
+// The threads that engines run in. A thread whose stream has ended stays for a second to run the
+// next one: starting a thread takes some 50 ms of processor time, a short stream without that 10
+// ms.
 
 import { Worker } from 'node:worker_threads';
 import type { EngineSettings, FromEngine, ToEngine } from './messages.ts';

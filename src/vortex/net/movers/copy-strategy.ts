@@ -1,8 +1,9 @@
-// The strategy `copy`: pieces of blocks are copied into static registered buffers, written and copied out again, while
-// other pieces are in flight. It is the Pipelined-Copy algorithm of "Network Vortex: Distributed Virtual Memory for
-// Streaming Applications".
+// The strategy `copy`: pieces of blocks are copied into static registered buffers, written and
+// copied out again, while other pieces are in flight. It is the Pipelined-Copy algorithm of
+// "Network Vortex: Distributed Virtual Memory for Streaming Applications".
 //
-// The buffers are few, so that they stay in the processor's cache and the second copy of a piece does not go to memory.
+// The buffers are few, so that they stay in the processor's cache and the second copy of a piece
+// does not go to memory.
 
 import { copyMemory, HUGE_PAGE_BYTES, SharedMemory } from '../../../native/index.ts';
 import { access, type Mr, type RemoteRegion } from '../../../verbs/index.ts';
@@ -18,7 +19,10 @@ const MAX_PIECE_BYTES = 512 * 1024;
 const PIECES = 8;
 const PIECES_A_TURN = 64;
 
-/** Both hosts must compute the same: a piece has this length unless its block ends before. It divides every block. */
+/**
+ * Both hosts must compute the same: a piece has this length unless its block ends before. It
+ * divides every block.
+ */
 function pieceBytesOf({ blockBytes }: BlockQueue): number {
   return Math.min(blockBytes, MAX_PIECE_BYTES);
 }
@@ -134,7 +138,8 @@ export class CopyReceiver extends RdmaReceiver {
       if (this.#copied >= this.arrived || block >= queue.released + queue.poolBlocks) return false;
       const at = (this.#copied - block * this.#piecesPerBlock) * this.#pieceBytes;
       const place = (this.#copied % PIECES) * this.#pieceBytes;
-      // The last piece may be shorter: the bytes after it lie past the end of the stream, and no program sees them.
+      // The last piece may be shorter: the bytes after it lie past the end of the stream, and no
+      // program sees them.
       copyMemory(queue.pool, queue.offsetOf(block) + at, this.#staging, place, this.#pieceBytes);
       this.#copied++;
       // A last block that is not full is committed by `finish`, with the size.

@@ -2,12 +2,18 @@
 
 import type { Poller } from '../../../native/index.ts';
 
-/** The token of a mover's descriptors in the poller of the engine's loop; the queue's doorbell has 0. */
+/**
+ * The token of a mover's descriptors in the poller of the engine's loop; the queue's doorbell has
+ * 0.
+ */
 export const WIRE_TOKEN = 1;
 
 /** Runs in the engine's thread and never blocks it. Errors are thrown as a `StreamFailure`. */
 export interface Mover extends Disposable {
-  /** Adds its descriptors to the poller: `pump` runs after each of their events, and after each signal of the queue. */
+  /**
+   * Adds its descriptors to the poller: `pump` runs after each of their events, and after each
+   * signal of the queue.
+   */
   watch(poller: Poller): void;
   /** Moves what can be moved now. True when it stopped only because its turn was over. */
   pump(): boolean;
@@ -16,6 +22,8 @@ export interface Mover extends Disposable {
 }
 
 export interface ReceiverMover extends Mover {
-  /** Whether a stream of this length has arrived completely; throws when more bytes have arrived. */
+  /**
+   * Whether a stream of this length has arrived completely; throws when more bytes have arrived.
+   */
   isComplete(sizeBytes: number): boolean;
 }

@@ -1,4 +1,5 @@
-// The strategy `pool`: both pools are registered once, and WRITEs move a block from slot to slot without a copy.
+// The strategy `pool`: both pools are registered once, and WRITEs move a block from slot to slot
+// without a copy.
 
 import { access, type Mr, type RemoteRegion } from '../../../verbs/index.ts';
 import type { BlockQueue } from '../../stream/index.ts';
@@ -49,7 +50,8 @@ export class PoolSender extends RdmaBlockSender {
   }
 
   override onNotification(count: number): void {
-    // Compared with posted blocks, not completed ones: the receiver may release a block before its completion is polled here.
+    // Compared with posted blocks, not completed ones: the receiver may release a block before its
+    // completion is polled here.
     this.#returned = countOf(count, this.#returned, this.block);
   }
 }

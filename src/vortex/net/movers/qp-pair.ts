@@ -1,11 +1,13 @@
-// The two queue pairs of one stream on any RDMA device: one for blocks, one for notifications, with counters of both.
+// The two queue pairs of one stream on any RDMA device: one for blocks, one for notifications, with
+// counters of both.
 //
-// A notification is a count modulo 2^31 in the immediate data of a message, and the top bit. Counts only grow, so a
-// notification that waits for room is replaced by the next one.
+// A notification is a count modulo 2^31 in the immediate data of a message, and the top bit. Counts
+// only grow, so a notification that waits for room is replaced by the next one.
 //
-// On the `shm` wire, which can write to the peer's memory directly, a block is a plain WRITE and its notification follows
-// on the other queue pair once the WRITE has completed: a WRITE that waits behind notifications would not be direct. On
-// all other wires the last WRITE of a block carries the notification itself.
+// On the `shm` wire, which can write to the peer's memory directly, a block is a plain WRITE and
+// its notification follows on the other queue pair once the WRITE has completed: a WRITE that waits
+// behind notifications would not be direct. On all other wires the last WRITE of a block carries
+// the notification itself.
 
 import { UnsupportedError, UsageError } from '../../../errors.ts';
 import { type Poller, pollEvents, SharedMemory } from '../../../native/index.ts';
@@ -41,7 +43,10 @@ const ANNOUNCEMENT_BYTES = 16;
 const POLL_ROWS = 32;
 const COUNT_MASK = 0x7fff_ffff;
 const TOP_BIT = 0x8000_0000;
-/** The largest WRITE, even if the device takes larger ones, so that completions are polled in between. */
+/**
+ * The largest WRITE, even if the device takes larger ones, so that completions are polled in
+ * between.
+ */
 const MAX_PIECE_BYTES = 4 * 1024 * 1024;
 
 /** What a mover is told of completions. */
@@ -137,12 +142,16 @@ export class QpPair implements Disposable {
   connect(remote: QpEndpoints): void {
     if (remote.length !== this.#local.length) throw new UsageError('the peer offers no queue pairs');
     this.#remote = remote;
-    // RNR retries have no limit, because a receiver may need long to post receives again; the control connection detects its death.
+    // RNR retries have no limit, because a receiver may need long to post receives again; the
+    // control connection detects its death.
     modifyToRts(this.#blockQp, this.#local[0], remote[0], { timeout: 16, minRnrTimer: 1 });
     modifyToRts(this.#notificationQp, this.#local[1], remote[1], { timeout: 16, minRnrTimer: 1 });
   }
 
-  /** Maps the peer's memory on the `shm` wire, so that WRITEs are direct from the first one on; others do nothing. */
+  /**
+   * Maps the peer's memory on the `shm` wire, so that WRITEs are direct from the first one on;
+   * others do nothing.
+   */
   async prepare(region: RemoteRegion, signal: AbortSignal): Promise<void> {
     if (this.#carriesNotifications || this.#remote.length === 0) return;
     for (;;) {
@@ -166,7 +175,10 @@ export class QpPair implements Disposable {
     return this.#posted - this.#written < WRITES;
   }
 
-  /** Posts one WRITE. `notification` is what to notify the peer of when it has arrived; negative: nothing. */
+  /**
+   * Posts one WRITE. `notification` is what to notify the peer of when it has arrived; negative:
+   * nothing.
+   */
   write(from: Mr, offset: number, sizeBytes: number, toAddress: number, rkey: number, notification: number): void {
     const batch = this.#writeBatch;
     batch.clear();
@@ -179,7 +191,10 @@ export class QpPair implements Disposable {
     this.#post(this.#blockQp, batch);
   }
 
-  /** Notifies the peer of a count. While there is no room, a later notification replaces the one that waits. */
+  /**
+   * Notifies the peer of a count. While there is no room, a later notification replaces the one
+   * that waits.
+   */
   notify(notification: number): void {
     if (this.#notificationsPosted - this.#notificationsDone >= NOTIFICATIONS) {
       this.#waitingNotification = notification;
@@ -322,7 +337,10 @@ export class QpPair implements Disposable {
   }
 }
 
-/** The notification of a count; the top bit tells that the block it ends with is the last one and not full. */
+/**
+ * The notification of a count; the top bit tells that the block it ends with is the last one and
+ * not full.
+ */
 export function notificationOf(count: number, isLast: boolean): number {
   return (count % 2 ** 31) + (isLast ? TOP_BIT : 0);
 }

@@ -14,7 +14,10 @@ export function wireOfDevice(name: string): Wire {
   return wireOf(info);
 }
 
-/** `name`: the device that the user chose, if any. Soft devices use the address of the control connection. */
+/**
+ * `name`: the device that the user chose, if any. Soft devices use the address of the control
+ * connection.
+ */
 export function openStreamDevice(name: string | undefined, wire: Wire, localAddress: string): Device {
   const chosen = name ?? deviceFor(wire);
   const found = wireOfDevice(chosen);

@@ -1,5 +1,5 @@
-// What the movers of RDMA have in common: how they connect and are watched, how a sender cuts blocks into WRITEs, and how a
-// receiver counts what has arrived.
+// What the movers of RDMA have in common: how they connect and are watched, how a sender cuts
+// blocks into WRITEs, and how a receiver counts what has arrived.
 
 import type { Poller } from '../../../native/index.ts';
 import type { Mr } from '../../../verbs/index.ts';
@@ -58,7 +58,10 @@ export abstract class RdmaMover implements Mover, QpPairEvents {
   }
 }
 
-/** Writes blocks from the pool without a copy; blocks above the size limit of the device take several WRITEs. */
+/**
+ * Writes blocks from the pool without a copy; blocks above the size limit of the device take
+ * several WRITEs.
+ */
 export abstract class RdmaBlockSender extends RdmaMover {
   /** The next block to post; `#at` bytes of it are posted. */
   protected block = 0;
@@ -67,7 +70,10 @@ export abstract class RdmaBlockSender extends RdmaMover {
   protected doneBlock = 0;
   #doneAt = 0;
 
-  /** Posts the rest of the next block, which begins at `from` in the region. False when the send queue is full before. */
+  /**
+   * Posts the rest of the next block, which begins at `from` in the region. False when the send
+   * queue is full before.
+   */
   protected post(mr: Mr, from: number, toAddress: number, rkey: number): boolean {
     const { block, qpPair } = this;
     const length = lengthOfBlock(this.queue, block);

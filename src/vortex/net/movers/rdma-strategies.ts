@@ -1,4 +1,5 @@
-// The movers of RDMA by strategy. Imported only when a stream uses RDMA, so that other engines do not load the providers.
+// The movers of RDMA by strategy. Imported only when a stream uses RDMA, so that other engines do
+// not load the providers.
 
 import type { BlockQueue } from '../../stream/index.ts';
 import type { Strategy, Wire } from '../protocol.ts';

@@ -1,5 +1,6 @@
-// The strategy `register`: each block is registered, announced, written and deregistered, several at a time. It is the
-// Zero-Copy algorithm of "Network Vortex: Distributed Virtual Memory for Streaming Applications".
+// The strategy `register`: each block is registered, announced, written and deregistered, several
+// at a time. It is the Zero-Copy algorithm of "Network Vortex: Distributed Virtual Memory for
+// Streaming Applications".
 
 import { access, type Mr, type RemoteRegion } from '../../../verbs/index.ts';
 import type { BlockQueue } from '../../stream/index.ts';
@@ -50,7 +51,8 @@ export class RegisterSender extends RdmaBlockSender {
   #postNext(): boolean {
     const { block } = this;
     const target = this.#targets[block % IN_FLIGHT];
-    // The receiver may announce the next region for this slot before the completion of the last WRITE is polled here.
+    // The receiver may announce the next region for this slot before the completion of the last
+    // WRITE is polled here.
     if (target === undefined || block >= this.doneBlock + IN_FLIGHT) return false;
     const mr = this.#registrations.of(block) ?? this.#registrations.add(block, this.#register(block));
     if (!this.post(mr, 0, target.address, target.rkey)) return false;

@@ -1,4 +1,5 @@
-// The data connection of a stream on plain TCP: how a receiver opens it, and how a sender sets its buffer.
+// The data connection of a stream on plain TCP: how a receiver opens it, and how a sender sets its
+// buffer.
 
 import { constants } from 'node:os';
 import { SystemError } from '../../../errors.ts';
@@ -39,7 +40,10 @@ export async function openTcpReceiver(
   return new TcpReceiver(queue, socket);
 }
 
-/** A watch sees only readable descriptors: a poller that waits for `out` becomes readable when the socket is writable. */
+/**
+ * A watch sees only readable descriptors: a poller that waits for `out` becomes readable when the
+ * socket is writable.
+ */
 async function finishConnect(socket: Socket, signal: AbortSignal): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   using poller = Poller.create(1);
@@ -58,9 +62,9 @@ async function finishConnect(socket: Socket, signal: AbortSignal): Promise<void>
 }
 
 /**
- * To a near receiver, more bytes in flight give no more speed, and bytes that wait for long have left the processor's
- * cache when they are copied out again: 0.3 s of processor time per GB between two namespaces instead of 0.65. For a
- * receiver farther away the kernel finds the size.
+ * To a near receiver, more bytes in flight give no more speed, and bytes that wait for long have
+ * left the processor's cache when they are copied out again: 0.3 s of processor time per GB between
+ * two namespaces instead of 0.65. For a receiver farther away the kernel finds the size.
  */
 export function limitSendBuffer(socket: Socket): void {
   if (socket.roundTripUs < NEAR_US) socket.setOption('sendBuffer', NEAR_SEND_BYTES);

@@ -1,4 +1,5 @@
-// The movers of plain TCP: bytes go between the blocks of the pool and the socket, as many in one call as it takes.
+// The movers of plain TCP: bytes go between the blocks of the pool and the socket, as many in one
+// call as it takes.
 
 import { SystemError } from '../../../errors.ts';
 import { AGAIN, type Poller, pollEvents, type Socket } from '../../../native/index.ts';
@@ -84,7 +85,8 @@ export class TcpSender extends TcpMover {
   }
 
   protected override get limitBytes(): number {
-    // `committed` is loaded before the size: a last block that is not full is committed after the size was stored.
+    // `committed` is loaded before the size: a last block that is not full is committed after the
+    // size was stored.
     const { committed, blockBytes } = this.queue;
     return Math.min(committed * blockBytes, this.queue.sizeBytes ?? Number.MAX_SAFE_INTEGER);
   }

@@ -1,4 +1,5 @@
-// Offers bytes as fast as they are taken, or takes them after having been stopped; every byte is checked.
+// Offers bytes as fast as they are taken, or takes them after having been stopped; every byte is
+// checked.
 //
 //   flood receive PORT                    prints "listening", "accepted", stops itself, and goes on at SIGCONT
 //   flood send ADDRESS PORT MODE BYTES    MODE is blocking, level or edge

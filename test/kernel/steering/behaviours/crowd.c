@@ -1,5 +1,5 @@
-// Behaviours of many connections at once, and the server that answers them: each answer names the listener it came
-// from.
+// Behaviours of many connections at once, and the server that answers them: each answer names the
+// listener it came from.
 
 #include "talk.h"
 

@@ -1,4 +1,5 @@
-// Behaviours about how connections end: resets, closes with data on the way, and what the other side notices.
+// Behaviours about how connections end: resets, closes with data on the way, and what the other
+// side notices.
 
 #include "talk.h"
 
@@ -101,7 +102,8 @@ static void linger_server(struct talk *talk) {
   read_stream(talk, UPWARD);
 }
 
-// Offers more than fits while the server does not read, then closes: the close waits its whole second.
+// Offers more than fits while the server does not read, then closes: the close waits its whole
+// second.
 static void linger_stalled_client(struct talk *talk) {
   static uint8_t piece[65536];
   if (!dial(talk)) return;
@@ -187,7 +189,8 @@ static void shutdown_both_client(struct talk *talk) {
   say(talk, "recv %s", outcome(recv(talk->fd, &byte, 1, 0)));
   say(talk, "send %s", outcome(send(talk->fd, "x", 1, MSG_NOSIGNAL)));
   say(talk, "poll %s", polled(talk->fd, POLLIN | POLLOUT | POLLRDHUP, 0));
-  // Until the server's data was refused the socket must not go away: its close would be another behaviour.
+  // Until the server's data was refused the socket must not go away: its close would be another
+  // behaviour.
   pause_ms(600);
 }
 

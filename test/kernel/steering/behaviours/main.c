@@ -1,5 +1,5 @@
-// Runs socket behaviours by name and prints what was observed, so that two ways of carrying a connection can be
-// compared.
+// Runs socket behaviours by name and prints what was observed, so that two ways of carrying a
+// connection can be compared.
 //
 //   behaviours list                     name, port, and how many lines the server prints of it
 //   behaviours server                   "ready", then a line for each connection

@@ -1,4 +1,5 @@
-// Behaviours about moving many bytes: in both directions, with half of the connection closed, and without copies.
+// Behaviours about moving many bytes: in both directions, with half of the connection closed, and
+// without copies.
 
 #include "talk.h"
 

@@ -1,4 +1,5 @@
-// Sockets that do not wait for ever, words for what they did, and streams whose every byte is known.
+// Sockets that do not wait for ever, words for what they did, and streams whose every byte is
+// known.
 
 #include "talk.h"
 

@@ -1,4 +1,5 @@
-// What both ends of a behaviour share: the connection, what was observed on it, and streams whose every byte is known.
+// What both ends of a behaviour share: the connection, what was observed on it, and streams whose
+// every byte is known.
 #pragma once
 
 #include <netinet/in.h>
@@ -8,7 +9,8 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-// Nobody listens here. Behaviours follow in the order of the table: a connection's port says what will happen on it.
+// Nobody listens here. Behaviours follow in the order of the table: a connection's port says what
+// will happen on it.
 enum { CLOSED_PORT = 7099, FIRST_PORT = 7100, CROWD_PORT = 7300, UNACCEPTED_PORT = 7310, PASSING_PORT = 7320 };
 enum { CROWD_PORTS = 4 };
 // Nothing takes longer; what does is said and is a difference.

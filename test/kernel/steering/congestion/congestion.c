@@ -1,5 +1,6 @@
-// Says what congestion control a socket has: after a connect, after one whose program chose, and when used again
-// elsewhere. Arguments: address, a carried port, a port that is not carried. The server says what it has.
+// Says what congestion control a socket has: after a connect, after one whose program chose, and
+// when used again elsewhere. Arguments: address, a carried port, a port that is not carried. The
+// server says what it has.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>

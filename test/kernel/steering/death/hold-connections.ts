@@ -1,4 +1,5 @@
-// A program for a host: `ADDRESS PORT COUNT [once]` opens connections, asks on each again and again or once, says "held", and prints how they ended.
+// A program for a host: `ADDRESS PORT COUNT [once]` opens connections, asks on each again and again
+// or once, says "held", and prints how they ended.
 
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';

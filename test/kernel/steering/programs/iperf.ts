@@ -1,4 +1,5 @@
-// iperf3 up, down, both ways and with several streams: that it finishes, and between which addresses it says it ran.
+// iperf3 up, down, both ways and with several streams: that it finishes, and between which
+// addresses it says it ran.
 
 import assert from 'node:assert/strict';
 import { RunningProgram } from '../../../../workbench/worlds/running-program.ts';

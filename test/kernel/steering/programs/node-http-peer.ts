@@ -1,4 +1,5 @@
-// A program for a host: `server` echoes bodies by HTTP/1.1 on port 8080 and HTTP/2 on 8082, `client ADDRESS` prints digests of what came back.
+// A program for a host: `server` echoes bodies by HTTP/1.1 on port 8080 and HTTP/2 on 8082, `client
+// ADDRESS` prints digests of what came back.
 
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';

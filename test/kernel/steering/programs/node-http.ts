@@ -1,4 +1,5 @@
-// Node's own HTTP/1.1 and HTTP/2 servers and clients: bodies of many sizes echoed over kept connections and many streams.
+// Node's own HTTP/1.1 and HTTP/2 servers and clients: bodies of many sizes echoed over kept
+// connections and many streams.
 
 import { join } from 'node:path';
 import { RunningProgram } from '../../../../workbench/worlds/running-program.ts';

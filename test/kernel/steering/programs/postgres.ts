@@ -1,4 +1,5 @@
-// PostgreSQL: pgbench with a fixed seed, a COPY in and out, and a query that is cancelled; compared by the tables' contents.
+// PostgreSQL: pgbench with a fixed seed, a COPY in and out, and a query that is cancelled; compared
+// by the tables' contents.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

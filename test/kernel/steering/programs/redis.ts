@@ -1,4 +1,5 @@
-// redis: a script of redis-cli, a large value and redis-benchmark; what is compared is the answers and the final state.
+// redis: a script of redis-cli, a large value and redis-benchmark; what is compared is the answers
+// and the final state.
 
 import { createHash } from 'node:crypto';
 import { RunningProgram } from '../../../../workbench/worlds/running-program.ts';

@@ -1,4 +1,5 @@
-// rsync to a daemon: a tree pushed, changed, pushed again and pulled back; compared by every file's contents and mode.
+// rsync to a daemon: a tree pushed, changed, pushed again and pulled back; compared by every file's
+// contents and mode.
 
 import { createHash } from 'node:crypto';
 import {
@@ -21,7 +22,10 @@ const port = 8873;
 const folders = 12;
 const filesPerFolder = 25;
 
-/** Sizes from nothing to 250 kB, contents that do not compress to nothing and are the same in every run. */
+/**
+ * Sizes from nothing to 250 kB, contents that do not compress to nothing and are the same in every
+ * run.
+ */
 function content(number: number): Buffer {
   const blocks = Array.from({ length: (number * 37) % 61 }, (_, block) =>
     createHash('sha512').update(`${number} ${block}`).digest(),

@@ -55,7 +55,8 @@ static void waitall(const char *address, int argc, char **argv) {
   printf("{\"received\":%zd}\n", n);
 }
 
-// waitall-stream: a reader that waits for whole blocks, after TCP has been used: nothing may overtake
+// waitall-stream: a reader that waits for whole blocks, after TCP has been used: nothing may
+// overtake
 static void waitall_stream(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
   const struct ends ends = connect_ends(address);
@@ -90,7 +91,8 @@ static void waitall_stream(const char *address, int argc, char **argv) {
   printf("{\"isRight\":%s,\"isWhole\":%s}\n", isRight ? "true" : "false", is_whole ? "true" : "false");
 }
 
-// lowat before|after: whether poll waits for SO_RCVLOWAT of 100, set before or after the first 10 bytes came
+// lowat before|after: whether poll waits for SO_RCVLOWAT of 100, set before or after the first 10
+// bytes came
 static void lowat(const char *address, int argc, char **argv) {
   const struct ends ends = connect_ends(address);
   const bool is_after = argc == 1 && strcmp(argv[0], "after") == 0;
@@ -206,7 +208,8 @@ static void blocked_reset(const char *address, int argc, char **argv) {
   printf("{\"first\":\"%s\",\"second\":\"%s\"}\n", name_of(first), name_of(second));
 }
 
-// full-send: what a recv() that waits says when there is room again for a send that found none before it
+// full-send: what a recv() that waits says when there is room again for a send that found none
+// before it
 static void full_send(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
   const struct ends ends = connect_ends(address);
@@ -242,7 +245,8 @@ static void unread_close(const char *address, int argc, char **argv) {
   printf("{\"received\":%zd,\"error\":\"%s\"}\n", n, name_of(n < 0 ? errno : 0));
 }
 
-// short-read: an edge-triggered reader that takes a short read for the end of what there is, behind 12 MiB
+// short-read: an edge-triggered reader that takes a short read for the end of what there is, behind
+// 12 MiB
 static void short_read(const char *address, int argc, char **argv) {
   (void)argc, (void)argv;
   const struct ends ends = connect_ends(address);

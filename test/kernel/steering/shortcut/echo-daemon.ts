@@ -1,4 +1,5 @@
-// A daemon in a cgroup of its own: takes connections that are steered from another one, and echoes what they say.
+// A daemon in a cgroup of its own: takes connections that are steered from another one, and echoes
+// what they say.
 //
 //   echo-daemon CGROUP INSTANCE ADDRESS DESTINATION
 

@@ -13,8 +13,8 @@ const LIMIT_MS = 100_000;
 export class FlowProgram implements Disposable {
   readonly file: string;
   /**
-   * FLOW_CLIENT_PORT and FLOW_SERVER_PORT choose the ports, FLOW_FIRST_SEQ the client's first sequence number,
-   * FLOW_RECEIVE_BUFFER the buffer of one that stands still.
+   * FLOW_CLIENT_PORT and FLOW_SERVER_PORT choose the ports, FLOW_FIRST_SEQ the client's first
+   * sequence number, FLOW_RECEIVE_BUFFER the buffer of one that stands still.
    */
   env: Readonly<Record<string, string>> = {};
   readonly #folder = mkdtempSync(join(tmpdir(), 'millrace-flow-'));

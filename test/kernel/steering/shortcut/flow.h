@@ -1,4 +1,5 @@
-// What the parts of the program share: connections, contents that tell their own place, and what is said at the end.
+// What the parts of the program share: connections, contents that tell their own place, and what is
+// said at the end.
 #pragma once
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-// Runs one scenario of two sockets that talk over the given address, and prints what came out as one line of JSON.
+// Runs one scenario of two sockets that talk over the given address, and prints what came out as
+// one line of JSON.
 //
 //   flow ADDRESS SCENARIO [ARGUMENT…]
 
@@ -131,7 +132,8 @@ void send_all(int fd, const void *bytes, size_t length) {
 bool receive_all(int fd, void *bytes, size_t length) {
   for (size_t got = 0; got < length;) {
     const ssize_t n = recv(fd, (char *)bytes + got, length - got, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue; // see docs: a redirected socket may say so
+    // see docs: a redirected socket may say so
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (n <= 0) return false;
     got += (size_t)n;
   }

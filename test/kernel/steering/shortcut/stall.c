@@ -1,4 +1,5 @@
-// A receiver that does not read while much is offered: what the kernel holds, and whether the sender rests.
+// A receiver that does not read while much is offered: what the kernel holds, and whether the
+// sender rests.
 
 #include "flow.h"
 

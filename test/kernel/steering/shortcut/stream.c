@@ -173,8 +173,8 @@ static bool says(int from, int to, char name) {
   return recv(to, &heard, 1, 0) == 1 && heard == name;
 }
 
-// meet TIMES START_MS EVERY_MS NAME: connects at given times, from a port for each of them, so that two of these in two
-// namespaces do the same at once. Who is late leaves times out.
+// meet TIMES START_MS EVERY_MS NAME: connects at given times, from a port for each of them, so that
+// two of these in two namespaces do the same at once. Who is late leaves times out.
 static void meet(const char *address, int argc, char **argv) {
   must(argc == 4, "meet TIMES START_MS EVERY_MS NAME");
   const int times = atoi(argv[0]), first_port = chosen_number("FLOW_CLIENT_PORT");

@@ -1,5 +1,5 @@
-// Stands in for a daemon where both ends of a connection are on this host: what one proxy socket receives is sent on the
-// other.
+// Stands in for a daemon where both ends of a connection are on this host: what one proxy socket
+// receives is sent on the other.
 
 import { type Address, FdWatch, formatAddress, SharedMemory } from '../../../../src/native/index.ts';
 import type { ProxyConnection, SkmsgPool } from '../../../../src/steering/index.ts';

@@ -1,4 +1,5 @@
-// A host of a lab, or two, whose connections to a few ports are taken over, with a carrier in this process between their ends.
+// A host of a lab, or two, whose connections to a few ports are taken over, with a carrier in this
+// process between their ends.
 
 import { randomBytes } from 'node:crypto';
 import { dirname } from 'node:path';
