@@ -1,4 +1,5 @@
 // The steady state of a lane: turns that carry data allocate nothing worth mentioning.
+// Runs alone: it measures memory while the compiler works.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

@@ -1,4 +1,5 @@
 // A peer process that is killed, or stopped and continued.
+// Runs alone: it measures how soon an end is detected.
 
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
