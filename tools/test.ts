@@ -57,7 +57,7 @@ function tiers(): Tier[] {
   return [
     { name: 'unit', files: filesOf('{src,workbench,tools}/**/*.test.ts'), slots: 2 },
     { name: 'sanitizer', files: filesOf(...sanitized), slots: 2, env: sanitizerEnvironment() },
-    { name: 'kernel', files: filesOf('test/kernel/**/*.test.ts'), slots: 3 },
+    { name: 'kernel', files: filesOf('test/kernel/**/*.test.ts'), slots: 2 },
     { name: 'vm', files: filesOf('test/vm/**/*.test.ts'), slots: 2 },
     { name: 'e2e', files: filesOf('test/e2e/**/*.test.ts'), slots: 2 },
   ];
@@ -87,7 +87,7 @@ function sanitizerEnvironment(): Record<string, string> {
  * In the first lines of a file, with the reason: it measures, or it needs something that a machine
  * has once.
  */
-const alonePattern = /^\/\/ Runs alone: /m;
+const alonePattern = /^\/\/.*\bRuns alone: /m;
 const HEAD_BYTES = 1000;
 
 function runsAlone(file: string): boolean {

@@ -40,7 +40,7 @@ describe('the test runner', () => {
   add('src/busy/two.test.ts', busy('2'));
   add(
     'src/busy/alone.test.ts',
-    `// Runs alone: it measures.
+    `// What it is for. Runs alone: it measures.
     import { readFileSync } from 'node:fs';
     test('works', () => {
       for (const file of ['${started}', '${ended}']) assert.deepEqual([...readFileSync(file, 'utf8')].sort(), ['1', '2']);

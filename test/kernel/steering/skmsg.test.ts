@@ -1,5 +1,4 @@
 // Tests of `skmsg`: what works through proxy sockets, and what does not, as measured.
-// Runs alone: it measures.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
