@@ -28,7 +28,7 @@ const leastSpeedShare = 0.8;
 /**
  * Pairs of a second each; when the machine is too busy to tell by the fewest, more are looked at.
  */
-const fewestRounds = 2;
+const fewestRounds = 3;
 const mostRounds = 12;
 
 before(sweepDeadTests);
