@@ -47,5 +47,7 @@ function targetOf(first: (typeof firsts)[number], address: string): ConformanceT
 
 for (const [index, first] of firsts.entries()) {
   const target = targetOf(first, addresses[index] ?? '');
-  conformance(target, wireParts);
+  // The second direction needs no second look at what is not on the wire.
+  if (first === 'rxe') conformance(target);
+  else conformance(target, wireParts);
 }

@@ -84,7 +84,7 @@ describe('RoCEv2 with the kernel', () => {
     },
     (t) =>
       tellGuestTests(t, guest, suite, {
-        least: 100,
+        least: 180,
         timeoutMs: 3 * minuteMs,
         prefix,
         arguments: ['10.77.0.2', 'fd77::2'],
