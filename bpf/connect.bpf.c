@@ -118,7 +118,7 @@ static __always_inline __u32 decide(const struct settings *set, const struct que
   if (connection->action == ACTION_SHORTCUT) return VERDICT_SHORTCUT;
   if (connection->started_ns > set->deadline_ns) return VERDICT_DAEMON_DOWN;
   if (!bpf_map_lookup_elem(&announced, &asked->to)) return VERDICT_NOT_ANNOUNCED;
-  return connection->action == ACTION_SKMSG ? VERDICT_SKMSG : VERDICT_CARRIED;
+  return VERDICT_CARRIED;
 }
 
 // Tells the daemon of a connect that a rule left to plain TCP. Connects that match no rule are only

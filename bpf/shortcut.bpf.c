@@ -171,10 +171,8 @@ static __always_inline void begin_connect(struct bpf_sock_ops *ctx) {
   watch_state(ctx);
 }
 
-// The hash of the packet that is being received; zero when there is none. It is not inlined,
-// because skmsg uses it, too, and only one of the objects that are linked may declare
-// bpf_cast_to_kern_ctx.
-__attribute__((noinline)) __u32 received_hash(struct bpf_sock_ops *ctx) {
+// The hash of the packet that is being received; zero when there is none.
+static __always_inline __u32 received_hash(struct bpf_sock_ops *ctx) {
   const struct bpf_sock_ops_kern *kernel = bpf_cast_to_kern_ctx(ctx);
   const struct sk_buff *packet = kernel->skb;
   return packet ? packet->hash : 0;

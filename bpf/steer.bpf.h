@@ -23,7 +23,7 @@ struct ip_endpoint {
   __u32 port;
 };
 
-enum action { ACTION_PASS = 0, ACTION_CONNECT = 1, ACTION_SKMSG = 2, ACTION_SHORTCUT = 3 };
+enum action { ACTION_PASS = 0, ACTION_CONNECT = 1, ACTION_SHORTCUT = 2 };
 
 enum rule_flags { RULE_REDIRECT = 1 };
 
@@ -72,8 +72,7 @@ enum verdict {
   VERDICT_NOT_ANNOUNCED = 5, // no peer says that it listens
   VERDICT_NO_MEMORY = 6,
   VERDICT_SHORTCUT = 7, // to another program of this host, past TCP where that is possible
-  VERDICT_SKMSG = 8,    // to be taken over once it is established
-  VERDICTS = 9,
+  VERDICTS = 8,
 };
 
 // A steered connection, as its own socket and the daemon know it.
@@ -99,31 +98,4 @@ struct event {
   __u32 family;
   struct ip_endpoint local;     // of a listener; zero for a connect
   struct connection connection; // of a connect
-};
-
-// What the daemon is told of connections that proxy sockets stand for (bpf/skmsg.bpf.c).
-enum proxy_event_kind { PROXY_OPENED = 1, PROXY_CLOSED = 2 };
-
-struct proxy_event {
-  __u64 proxy; // the number the daemon gave to the socket
-  enum proxy_event_kind kind;
-  __u32 is_client; // the program connected; else it accepted
-  struct ip_endpoint local, remote;
-};
-
-enum proxy_request_kind { PROXY_REQUEST_OFFER = 1, PROXY_REQUEST_READ = 2, PROXY_REQUEST_DELIVERED = 3 };
-
-// What the daemon asks or says of a proxy socket, through the program skmsg_ask.
-struct proxy_request {
-  __u64 proxy;
-  __u64 bytes; // delivered to the other program, by the daemon; sent by this one, in the answer
-  enum proxy_request_kind kind;
-  __u32 queued; // in the answer: bytes that wait for this program to read them
-};
-
-// Connections that a program here accepts and that the daemon takes over, because the client's
-// daemon does so as well.
-struct proxy_target {
-  struct ip_endpoint server;
-  __u32 client[4];
 };

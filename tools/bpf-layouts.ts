@@ -10,25 +10,13 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const target = `${root}src/steering/layouts.ts`;
 const object = 'build/bpf/steer.o';
 /** Structs to write; what they contain comes along. */
-const wanted = [
-  'ip_endpoint',
-  'settings',
-  'announcement',
-  'connection',
-  'event',
-  'rule_set',
-  'proxy_event',
-  'proxy_request',
-  'proxy_target',
-];
+const wanted = ['ip_endpoint', 'settings', 'announcement', 'connection', 'event', 'rule_set'];
 /** Their constants are read in TypeScript as well. */
 const prefixes: Readonly<Record<string, string>> = {
   action: 'ACTION_',
   rule_flags: 'RULE_',
   verdict: 'VERDICT_',
   event_kind: 'EVENT_',
-  proxy_event_kind: 'PROXY_',
-  proxy_request_kind: 'PROXY_REQUEST_',
 };
 
 interface BtfType {

@@ -93,7 +93,7 @@ function builds() {
 
 /** The steering methods share maps, so their objects become one. */
 function linkSteering(headers) {
-  const methods = sources('bpf', /^(connect|shortcut|skmsg)\.bpf\.c$/);
+  const methods = sources('bpf', /^(connect|shortcut)\.bpf\.c$/);
   const objects = methods.map((source) => `build/bpf/${source.slice('bpf/'.length, -'.c'.length)}.o`);
   const output = 'build/bpf/steer.o';
   return compileStep('BPF steering', [...methods, ...headers], output, [

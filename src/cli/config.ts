@@ -3,7 +3,6 @@
 
 import { stringify } from 'yaml';
 import { ConfigError, configJsonSchema, type LoadedConfig, loadConfig, shownConfig } from '../config/index.ts';
-import { daemonRules } from '../proxy/index.ts';
 import { readTlsMaterial } from '../tls/index.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
@@ -60,8 +59,6 @@ async function withConfig(file: string, world: World, use: Use): Promise<ExitCod
 }
 
 async function check({ path, config }: LoadedConfig, world: World): Promise<ExitCode> {
-  // Also finds rules that the daemon would refuse only when it starts.
-  daemonRules(config);
   if (config.tls !== undefined) await readTlsMaterial(config.tls);
   world.stdout.write(`${path}: ok\n`);
   return exitCode.ok;

@@ -58,7 +58,7 @@ Examples:
   millrace steer down
 
 A rule: ACTION [to NET[:PORTS]] [from NET[:PORTS]] [cgroup PATH] [command NAME] [redirect]
-  ACTION is connect (carried by the daemon), shortcut, skmsg or pass; the first rule that matches decides.`;
+  ACTION is connect (carried by the daemon), shortcut or pass; the first rule that matches decides.`;
 
 export const addSteer: AddCommand = (program, { world, finish }) => {
   const steer = program

@@ -87,7 +87,7 @@ peers:
 colour: red
 `;
     assert.deepEqual(problemsOf(text), [
-      "c.yaml:4:5: rules[1]: rule 'conect to any': 'conect' is none of pass, connect, skmsg, shortcut (did you mean connect?)",
+      "c.yaml:4:5: rules[1]: rule 'conect to any': 'conect' is none of pass, connect, shortcut (did you mean connect?)",
       'c.yaml:6:3: channel.ringByte: there is no such key (did you mean ringBytes?); correct it or leave it out',
       'c.yaml:7:12: channel.dataQps: 17 does not fit; give a whole number from 1 to 16',
       'c.yaml:9:16: channel.recordBytes: 1MiB is more than an eighth of ringBytes, which is 128KiB; give less, or more ringBytes',

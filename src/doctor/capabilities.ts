@@ -22,7 +22,7 @@ const question: Question = {
   id: 'capabilities',
   group: 'kernel',
   title: 'capabilities',
-  neededBy: ['connect', 'skmsg', 'shortcut'],
+  neededBy: ['connect', 'shortcut'],
   consequence: 'BPF programs cannot be loaded and attached, so nothing can be steered',
   fix: 'run as root, or give the service AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_PERFMON',
 };

@@ -15,7 +15,7 @@ const question: Question = {
   id: 'cgroup2',
   group: 'kernel',
   title: 'cgroup v2',
-  neededBy: ['connect', 'skmsg', 'shortcut', 'lab'],
+  neededBy: ['connect', 'shortcut', 'lab'],
   consequence: 'there is nothing to attach steering to, and the lab cannot keep its hosts apart',
   fix: 'mount -t cgroup2 none /sys/fs/cgroup/unified (or boot with systemd.unified_cgroup_hierarchy=1)',
 };

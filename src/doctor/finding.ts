@@ -5,7 +5,6 @@ import { isSystemError } from './system-error.ts';
 /** The features of millrace, by their names in findings. */
 export const features = {
   connect: 'proxy, connect steering',
-  skmsg: 'proxy, sk_msg steering',
   shortcut: 'shortcut between programs on one host',
   vortex: 'streams as memory',
   ibverbs: 'RDMA devices through libibverbs',

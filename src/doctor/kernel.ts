@@ -20,7 +20,7 @@ const bpffs: Question = {
   group: 'kernel',
   title: 'BPF file system',
   neededBy: [],
-  improves: ['connect', 'skmsg', 'shortcut'],
+  improves: ['connect', 'shortcut'],
   consequence: 'nothing can be pinned: steering ends with its process and cannot be handed to the next one',
   fix: 'mount -t bpf bpf /sys/fs/bpf',
 };

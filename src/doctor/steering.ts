@@ -25,15 +25,6 @@ const questions: readonly (Question & { readonly method: MethodName })[] = [
     consequence: 'rules with shortcut or redirect are refused',
     fix,
   },
-  {
-    id: 'steer-skmsg',
-    method: 'skmsg',
-    group: 'steering',
-    title: 'steering by skmsg',
-    neededBy: ['skmsg'],
-    consequence: 'rules with skmsg are refused',
-    fix,
-  },
 ];
 
 /** Nothing is attached. */

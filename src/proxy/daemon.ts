@@ -14,6 +14,7 @@ import {
   followListeners,
   formatIpEndpoint,
   ownAddresses,
+  parseRules,
   type Service,
   Steering,
 } from '../steering/index.ts';
@@ -27,7 +28,6 @@ import { PeerTable } from './peer-table.ts';
 import { PlainLog } from './plain-log.ts';
 import { Readiness } from './readiness.ts';
 import { DaemonReporter } from './reporter.ts';
-import { daemonRules } from './rules.ts';
 
 interface ProxyDaemonOptions {
   readonly config: Config;
@@ -122,7 +122,7 @@ export class ProxyDaemon implements AsyncDisposable {
     const { reloadable, needRestart } = changedKeys(this.#config, next);
     const security = await readSecurity(next.tls);
     const etcdSpec = await etcdSpecOf(next);
-    const rules = daemonRules(next);
+    const rules = parseRules(next.rules.join('\n'));
     if (reloadable.includes('rules')) steering.setRules(rules);
     if (reloadable.includes('peers')) statics.replace(next.peers);
     // Certificates are renewed in place: the config need not have changed.
@@ -190,7 +190,7 @@ async function makeParts(
   undo: AsyncDisposableStack,
 ): Promise<DaemonParts> {
   const { node, instance, cgroup, devices, device, channel, socketBufferBytes } = config;
-  const steering = undo.use(Steering.create({ instance, cgroup, rules: daemonRules(config) }));
+  const steering = undo.use(Steering.create({ instance, cgroup, rules: parseRules(config.rules.join('\n')) }));
   const host = hostOf(listen[0]);
   const lanes = undo.use(
     await Lanes.start(config.lanes, {

@@ -3,4 +3,3 @@
 
 export { ProxyDaemon } from './daemon.ts';
 export { LateSource } from './late-source.ts';
-export { daemonRules } from './rules.ts';

@@ -29,7 +29,6 @@ export const verdictWords: Readonly<Record<Verdict, string>> = {
   notAnnounced: 'plain TCP: no peer announced that the destination listens',
   noMemory: 'plain TCP: the kernel had no memory to remember it',
   shortcut: 'by shortcut to a program of this host, where both ends take part',
-  skmsg: 'taken over by skmsg once established',
 };
 
 export function verdictName(verdict: number): Verdict {
@@ -62,7 +61,6 @@ export function explainConnection(connection: Connection, rules: RuleSet): Expla
   const destination = formatIpEndpoint(connection.original);
   if (add(`has a peer announced ${destination}?`, isUnknown ? 'no' : 'yes', isUnknown)) return explained;
   if (verdict === 'noMemory') add('could the kernel remember it?', 'no: out of memory', true);
-  else if (verdict === 'skmsg') add('by which method?', 'skmsg: its socket is joined to one of the daemon’s', true);
   else add('by which method?', 'connect: it was sent to the daemon', true);
   return explained;
 }

@@ -17,8 +17,6 @@ export { type Connection, eventKinds, type IpEndpoint, verdicts } from './layout
 export { ownAddresses } from './listeners.ts';
 export { type MethodName, tryMethods } from './object.ts';
 export { folderOf, listInstances, type PinnedInstance, removeInstance, sweepInstances } from './pins.ts';
-export { ProxyConnection } from './proxy-connection.ts';
 export { formatRule, MAX_RULES, parseRule, parseRules, type SteerRule } from './rules.ts';
-export { SkmsgPool } from './skmsg-pool.ts';
 export { type Service, Steering, type Verdict } from './steering.ts';
 export { SteeringView } from './view.ts';

@@ -20,8 +20,7 @@ function writeText(view: DataView, offset: number, sizeBytes: number, text: stri
 export const actions = {
   pass: 0,
   connect: 1,
-  skmsg: 2,
-  shortcut: 3,
+  shortcut: 2,
 } as const;
 
 export const ruleFlags = {
@@ -37,24 +36,12 @@ export const verdicts = {
   notAnnounced: 5,
   noMemory: 6,
   shortcut: 7,
-  skmsg: 8,
 } as const;
 
 export const eventKinds = {
   connect: 1,
   listen: 2,
   unlisten: 3,
-} as const;
-
-export const proxyEventKinds = {
-  opened: 1,
-  closed: 2,
-} as const;
-
-export const proxyRequestKinds = {
-  offer: 1,
-  read: 2,
-  delivered: 3,
 } as const;
 
 export interface IpEndpoint {
@@ -284,77 +271,4 @@ export function writeRuleSet(view: DataView, offset: number, value: RuleSet): vo
   view.setUint32(offset + 4, value.generation, true);
   for (let index = 0; index < Math.min(64, value.rules.length); index++)
     writeRule(view, offset + 8 + index * 120, value.rules[index]);
-}
-
-export interface ProxyEvent {
-  readonly proxy: number;
-  readonly kind: number;
-  readonly isClient: number;
-  readonly local: IpEndpoint;
-  readonly remote: IpEndpoint;
-}
-
-export const PROXY_EVENT_BYTES = 56;
-
-export function readProxyEvent(view: DataView, offset: number): ProxyEvent {
-  return {
-    proxy: Number(view.getBigUint64(offset, true)),
-    kind: view.getUint32(offset + 8, true),
-    isClient: view.getUint32(offset + 12, true),
-    local: readIpEndpoint(view, offset + 16),
-    remote: readIpEndpoint(view, offset + 36),
-  };
-}
-
-export function writeProxyEvent(view: DataView, offset: number, value: ProxyEvent): void {
-  view.setBigUint64(offset, BigInt(value.proxy), true);
-  view.setUint32(offset + 8, value.kind, true);
-  view.setUint32(offset + 12, value.isClient, true);
-  writeIpEndpoint(view, offset + 16, value.local);
-  writeIpEndpoint(view, offset + 36, value.remote);
-}
-
-export interface ProxyRequest {
-  readonly proxy: number;
-  readonly bytes: number;
-  readonly kind: number;
-  readonly queued: number;
-}
-
-export const PROXY_REQUEST_BYTES = 24;
-
-export function readProxyRequest(view: DataView, offset: number): ProxyRequest {
-  return {
-    proxy: Number(view.getBigUint64(offset, true)),
-    bytes: Number(view.getBigUint64(offset + 8, true)),
-    kind: view.getUint32(offset + 16, true),
-    queued: view.getUint32(offset + 20, true),
-  };
-}
-
-export function writeProxyRequest(view: DataView, offset: number, value: ProxyRequest): void {
-  view.setBigUint64(offset, BigInt(value.proxy), true);
-  view.setBigUint64(offset + 8, BigInt(value.bytes), true);
-  view.setUint32(offset + 16, value.kind, true);
-  view.setUint32(offset + 20, value.queued, true);
-}
-
-export interface ProxyTarget {
-  readonly server: IpEndpoint;
-  readonly client: readonly number[];
-}
-
-export const PROXY_TARGET_BYTES = 36;
-
-export function readProxyTarget(view: DataView, offset: number): ProxyTarget {
-  return {
-    server: readIpEndpoint(view, offset),
-    client: Array.from({ length: 4 }, (_, index) => view.getUint32(offset + 20 + index * 4, true)),
-  };
-}
-
-export function writeProxyTarget(view: DataView, offset: number, value: ProxyTarget): void {
-  writeIpEndpoint(view, offset, value.server);
-  for (let index = 0; index < Math.min(4, value.client.length); index++)
-    view.setUint32(offset + 20 + index * 4, value.client[index], true);
 }

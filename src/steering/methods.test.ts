@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { UnsupportedError } from '../errors.ts';
 import { checkMethods, type Method } from './methods.ts';
 import { parseRules } from './rules.ts';
 
@@ -15,10 +14,7 @@ const connect: Method = {
   maps: [],
   pins: [],
 };
-const missing = new Map([
-  ['shortcut', 'this kernel charges 0 of 1000 redirected bytes'],
-  ['skmsg', 'load BPF: EINVAL'],
-]);
+const missing = new Map([['shortcut', 'this kernel charges 0 of 1000 redirected bytes']]);
 
 function check(rules: string): void {
   checkMethods(parseRules(rules), { methods: [connect], missing });
@@ -27,6 +23,5 @@ function check(rules: string): void {
 test('a rule that needs a missing method is refused with the reason, and no other rule is', () => {
   assert.throws(() => check('connect\nshortcut'), { name: 'UnsupportedError', message: /charges 0 of 1000/ });
   assert.throws(() => check('connect redirect'), { message: /redirect: this kernel cannot: .*charges 0 of 1000/ });
-  assert.throws(() => check('skmsg'), UnsupportedError);
   check('pass to 10.0.0.0/8\nconnect');
 });

@@ -19,8 +19,6 @@ export interface Method {
   readonly maps: readonly string[];
   /** Maps that are pinned besides those of every instance. */
   readonly pins: readonly string[];
-  /** Its hooks are attached only when the method is used, because they run for every packet. */
-  readonly isOnDemand?: true;
   /**
    * Tries what loading alone does not show: the reason why the method does not work here, or null.
    */
@@ -60,28 +58,8 @@ const shortcut: Method = {
   trial: tryShortcut,
 };
 
-const skmsg: Method = {
-  name: 'skmsg',
-  isOnDemand: true,
-  hooks: ['skmsg_sockops', 'skmsg_gate'],
-  daemonHooks: [],
-  verdicts: [['skmsg_message', 'intercepted_sockets']],
-  runnable: ['skmsg_ask'],
-  maps: [
-    'intercepted_sockets',
-    'free_sockets',
-    'socket_association',
-    'proxy_numbers',
-    'proxied_connects',
-    'proxy_targets',
-    'new_sk',
-    'skmsg_counts',
-  ],
-  pins: ['intercepted_sockets', 'free_sockets', 'socket_association', 'proxy_targets', 'skmsg_counts'],
-};
-
 /** The first is needed by all others. */
-const [first, ...others]: readonly [Method, ...Method[]] = [connect, shortcut, skmsg];
+const [first, ...others]: readonly [Method, ...Method[]] = [connect, shortcut];
 
 export interface LoadedMethods {
   readonly object: BpfObject;

@@ -5,7 +5,7 @@ import { MillraceError } from '../errors.ts';
 import { loadMethods } from './methods.ts';
 
 /** As in rules. */
-export type MethodName = 'connect' | 'shortcut' | 'skmsg';
+export type MethodName = 'connect' | 'shortcut';
 
 export function readObject(): Uint8Array {
   const file = new URL('../../build/bpf/steer.o', import.meta.url);

@@ -12,7 +12,7 @@ import { compileRules, encodeRules, formatRule, MAX_RULES, parseRule, parseRules
 describe('rules', () => {
   test('what makes no sense is refused in one line that says what was meant', () => {
     for (const [line, reason] of [
-      ['', /'' is none of pass, connect, skmsg, shortcut/],
+      ['', /'' is none of pass, connect, shortcut/],
       ['conect to any', /did you mean connect/],
       ['connect too any', /'too' is none of to, from, cgroup, command, redirect/],
       ['connect to', /nothing follows 'to'/],
@@ -39,7 +39,7 @@ describe('rules', () => {
       'connect to fd00::/8',
       'connect to [fd00::/8]:6379 from [fd00::1]:1000-2000 redirect',
       'shortcut to 10.0.0.1',
-      'skmsg to any:1-1024 cgroup /system.slice',
+      'shortcut to any:1-1024 cgroup /system.slice',
     ]) {
       assert.equal(formatRule(parseRule(line)), line);
     }

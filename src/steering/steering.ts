@@ -1,7 +1,6 @@
 // Steering by `connect`: the programs in the kernel, and what a daemon tells them and asks of them.
 
 import { constants, readFileSync } from 'node:fs';
-import { UnsupportedError } from '../errors.ts';
 import {
   type Address,
   type BpfAttachment,
@@ -31,7 +30,6 @@ import { checkMethods, type LoadedMethods, loadMethods } from './methods.ts';
 import { readObject } from './object.ts';
 import { PinsAside, removeInstance } from './pins.ts';
 import { cgroupPath, compileRules, encodeRules, type SteerRule } from './rules.ts';
-import { SkmsgPool, type SkmsgPoolOptions } from './skmsg-pool.ts';
 
 export interface SteeringOptions {
   readonly instance: string;
@@ -82,7 +80,6 @@ export class Steering implements Disposable {
   #watch: FdWatch | null = null;
   #beat: NodeJS.Timeout | null = null;
   #isPinned = false;
-  #hasPoolHooks = false;
 
   /**
    * Loads and pins everything aside, then publishes it by one rename. `isServed`: a sweep removes
@@ -102,11 +99,10 @@ export class Steering implements Disposable {
     for (const name of mapNames) pins.pin(object.mapFd(name), name);
     const own = isServed ? ownCgroupOutside(cgroup) : null;
     const daemon = own === null ? null : undo.use(Fd.open(own, constants.O_RDONLY | constants.O_DIRECTORY));
-    for (const { hooks, daemonHooks, verdicts: onMaps, pins: kept, isOnDemand } of loaded.methods) {
+    for (const { hooks, daemonHooks, verdicts: onMaps, pins: kept } of loaded.methods) {
       for (const name of kept) pins.pin(object.mapFd(name), name);
       // The programs on a map of sockets are attached before the hooks that put sockets into it.
       for (const [program, map] of onMaps) pinAttachment(pins, object.attachToMap(program, map), program);
-      if (isOnDemand) continue;
       for (const hook of hooks) pins.pin(object.attach(hook, target.fd).fd, hook);
       if (daemon === null) continue;
       for (const hook of daemonHooks) pins.pin(object.attach(hook, daemon.fd).fd, hook);
@@ -252,26 +248,6 @@ export class Steering implements Disposable {
       return [name, Number(new DataView(value.buffer).getBigUint64(0, true))];
     });
     return Object.fromEntries(counts);
-  }
-
-  /** The proxy sockets that rules with `skmsg` need. Close the pool before the steering. */
-  openSkmsgPool(options?: SkmsgPoolOptions): SkmsgPool {
-    const reason = this.#loaded.missing.get('skmsg');
-    if (reason !== undefined) throw new UnsupportedError(`a pool of proxy sockets: this kernel cannot: ${reason}`);
-    using undo = new DisposableStack();
-    const pool = undo.use(new SkmsgPool(this.#object, options));
-    if (!this.#hasPoolHooks) this.#attachPoolHooks();
-    undo.move();
-    return pool;
-  }
-
-  /** These hooks are not pinned: without this process there is no pool. */
-  #attachPoolHooks(): void {
-    using target = Fd.open(this.cgroup, constants.O_RDONLY | constants.O_DIRECTORY);
-    for (const { hooks, isOnDemand } of this.#loaded.methods) {
-      if (isOnDemand) for (const hook of hooks) this.#object.attach(hook, target.fd);
-    }
-    this.#hasPoolHooks = true;
   }
 
   /**

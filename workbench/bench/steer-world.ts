@@ -9,7 +9,7 @@ import { BpfMap } from '../../src/native/index.ts';
 import { folderOf, parseRule, removeInstance, Steering, type Verdict, verdicts } from '../../src/steering/index.ts';
 import { LineProgram } from './steer-program.ts';
 
-export type SteerMethod = 'connect' | 'skmsg' | 'shortcut';
+export type SteerMethod = 'connect' | 'shortcut';
 
 /** Of the server that no rule is about, and of the one that is steered. */
 export const ports = { plain: 7101, steered: 7102 } as const;
@@ -17,16 +17,14 @@ export const ports = { plain: 7101, steered: 7102 } as const;
 /** What the hooks count for each connection by that method, and what they must count besides. */
 const verdictOf = {
   connect: 'carried',
-  skmsg: 'skmsg',
   shortcut: 'shortcut',
 } as const satisfies Record<SteerMethod, Verdict>;
-const messagesOf = { connect: 'carried', skmsg: 'toProxy', shortcut: 'redirected' } as const;
-const fallbacks: readonly string[] = ['daemonDown', 'notAnnounced', 'noMemory', 'noProxy'];
+const messagesOf = { connect: 'carried', shortcut: 'redirected' } as const;
+const fallbacks: readonly string[] = ['daemonDown', 'notAnnounced', 'noMemory'];
 /** Pinned maps of counters, and the names of their entries. */
 const counterMaps = {
   verdicts,
   shortcut_counts: { redirected: 0, byTcp: 1 },
-  skmsg_counts: { toProxy: 0, toProgram: 1, noProxy: 2, heldFins: 3 },
 } as const;
 
 export class SteerWorld implements AsyncDisposable {

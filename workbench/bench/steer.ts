@@ -52,21 +52,15 @@ const redisTest: Prepare = async ({ host }, roundMs, signal) => {
   return { measure, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 };
 
-/**
- * Through proxy sockets nothing holds a sender back, and the memory is that of the whole machine's
- * TCP: less must do.
- */
-function offeredMiB(method: SteerMethod | 'plain'): number {
-  return method === 'skmsg' ? 200 : 1000;
-}
+const OFFERED_MIB = 1000;
 
 function holdersOf(host: Host, daemonPid: number | null): Holders {
   return { hosts: [host], pids: daemonPid === null ? [] : [daemonPid] };
 }
 
-const stallTest: Prepare = async ({ method, host, daemonPid }, roundMs, signal) => {
+const stallTest: Prepare = async ({ host, daemonPid }, roundMs, signal) => {
   const peers = await SteerPeers.start({ client: host, server: host }, [ports.plain, ports.steered], signal);
-  const stall = { ...holdersOf(host, daemonPid), peers, offeredMiB: offeredMiB(method), stallMs: roundMs, signal };
+  const stall = { ...holdersOf(host, daemonPid), peers, offeredMiB: OFFERED_MIB, stallMs: roundMs, signal };
   return {
     measure: (port) => heldMiB(stall, port),
     [Symbol.asyncDispose]: () => peers[Symbol.asyncDispose](),
@@ -119,7 +113,6 @@ const kinds = {
 
 const paths = {
   connect: 'by way of a daemon on plain TCP',
-  skmsg: 'by way of proxy sockets and a daemon',
   shortcut: 'past TCP where possible',
 } as const satisfies Record<SteerMethod, string>;
 
@@ -182,11 +175,10 @@ function stalledRow(name: SteerMethod | 'plain'): Row {
   const isPlain = name === 'plain';
   return {
     id: `steer.${name}.stalled`,
-    what: `held in kernel and daemon when the receiver stops, ${offeredMiB(name)} MiB offered, ${pathOf(name)}`,
+    what: `held in kernel and daemon when the receiver stops, ${OFFERED_MIB} MiB offered, ${pathOf(name)}`,
     unit: 'MiB',
     better: 'lower',
-    // Through proxy sockets there is no limit to reach.
-    ...(!isPlain && name !== 'skmsg' && { threshold: 32, goal: 8 }),
+    ...(!isPlain && { threshold: 32, goal: 8 }),
     prepare: (options) => prepareSteer(isPlain ? 'shortcut' : name, stallTest, isPlain ? 'plain' : 'steered', options),
   };
 }
@@ -212,14 +204,6 @@ export const steerRows: readonly Row[] = [
   steerRow('connect.connects', 'connect', 'connects'),
   stalledRow('connect'),
   slowRow('connect'),
-  steerRow('skmsg.redis', 'skmsg', 'redis'),
-  steerRow('skmsg.rtt', 'skmsg', 'rtt'),
-  steerRow('skmsg.rtt.apart', 'skmsg', 'rttApart'),
-  steerRow('skmsg.bulk.1', 'skmsg', 'bulk'),
-  steerRow('skmsg.bulk.3', 'skmsg', 'bulk3'),
-  steerRow('skmsg.connects', 'skmsg', 'connects'),
-  stalledRow('skmsg'),
-  slowRow('skmsg'),
   stalledRow('plain'),
   slowRow('plain'),
 ];
