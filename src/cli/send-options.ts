@@ -18,6 +18,7 @@ export interface FileTransferFlags {
   readonly tlsCa?: string;
   readonly tlsCert?: string;
   readonly tlsKey?: string;
+  readonly tlsCrl?: string;
   readonly peerName?: string;
   readonly quiet?: boolean;
   readonly json?: boolean;
@@ -32,6 +33,7 @@ export function addFileTransferOptions(command: Command, waitSeconds: number, wa
     .option('--tls-ca <file>', 'the authority of both certificates; both sides must then show theirs')
     .option('--tls-cert <file>', 'certificate of this side')
     .option('--tls-key <file>', 'key of that certificate')
+    .option('--tls-crl <file>', 'revocation lists of that authority (default: nothing is revoked)')
     .option('--peer-name <name>', "name in the other side's certificate (default: any name of that authority)")
     .option('-q, --quiet', 'print only errors')
     .option('--json', 'print one JSON document at the end');
@@ -43,16 +45,16 @@ export function fileTransferSettings(
   world: World,
   onNews: (news: News) => void,
 ): FileTransferSettings {
-  const { transport, strategy, timeout, wait, tlsCa: ca, tlsCert: cert, tlsKey: key, peerName } = flags;
+  const { transport, strategy, timeout, wait, tlsCa: ca, tlsCert: cert, tlsKey: key, tlsCrl: crl, peerName } = flags;
   const device = transport === 'tcp' ? undefined : transport;
   // Checked before anything waits for the other side.
   if (device !== undefined) wireOfDevice(device);
   const common = { device, strategy, timeoutMs: timeout * 1000, waitMs: wait * 1000, signal: world.signal, onNews };
-  if (ca === undefined && cert === undefined && key === undefined && peerName === undefined) return common;
+  if ([ca, cert, key, crl, peerName].every((each) => each === undefined)) return common;
   if (ca === undefined || cert === undefined || key === undefined) {
     throw new UsageError('TLS needs --tls-ca, --tls-cert and --tls-key; give all three');
   }
-  return { ...common, tls: { ca, cert, key, peerName } };
+  return { ...common, tls: { ca, cert, key, crl, peerName } };
 }
 
 /** Reports on standard error what happens. */

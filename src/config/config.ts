@@ -10,27 +10,18 @@ interface ConfigPeer extends HostPort {
   readonly name: string;
 }
 
-interface TlsConfig {
-  /** Absolute paths. */
-  readonly ca: string;
-  readonly cert: string;
-  readonly key: string;
-}
-
 type DeepReadonly<T> = T extends readonly (infer Item)[]
   ? readonly DeepReadonly<Item>[]
   : T extends object
     ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
     : T;
 
-type EtcdConfig = DeepReadonly<NonNullable<ParsedConfig['etcd']>>;
 export type ChannelConfig = DeepReadonly<ParsedConfig['channel']>;
 export type DeviceConfig = DeepReadonly<ParsedConfig['device']>;
 
-export interface Config extends DeepReadonly<Omit<ParsedConfig, 'node' | 'peers' | 'tls' | 'lanes' | 'api'>> {
+export interface Config extends DeepReadonly<Omit<ParsedConfig, 'node' | 'peers' | 'lanes' | 'api'>> {
   readonly node: string;
   readonly peers: readonly ConfigPeer[];
-  readonly tls?: TlsConfig;
   readonly lanes: number;
   readonly api: { readonly socket: string; readonly http: HostPort | false; readonly allowRemote: boolean };
 }
@@ -59,7 +50,7 @@ export function completeConfig(parsed: ParsedConfig, source: string, env: Enviro
     devices,
     peers: peers.map(({ name, address: { host, port } }) => ({ name, host, port })),
     ...(etcd !== undefined && { etcd: wholePaths(etcd, whole) }),
-    ...(tls !== undefined && { tls: { ca: whole(tls.ca), cert: whole(tls.cert), key: whole(tls.key) } }),
+    ...(tls !== undefined && { tls: wholePaths(tls, whole) }),
     device: {
       ...device,
       ...(deviceAddress !== undefined && { address: deviceAddress }),
@@ -70,14 +61,12 @@ export function completeConfig(parsed: ParsedConfig, source: string, env: Enviro
   };
 }
 
-function wholePaths(etcd: NonNullable<ParsedConfig['etcd']>, whole: (file: string) => string): EtcdConfig {
-  const { ca, cert, key } = etcd;
-  return {
-    ...etcd,
-    ...(ca !== undefined && { ca: whole(ca) }),
-    ...(cert !== undefined && { cert: whole(cert) }),
-    ...(key !== undefined && { key: whole(key) }),
-  };
+function wholePaths<T extends object>(given: T, whole: (file: string) => string): T {
+  const entries = Object.entries(given) as [string, unknown][];
+  const isFile = (key: string): boolean => ['ca', 'cert', 'key', 'crl'].includes(key);
+  return Object.fromEntries(
+    entries.map(([key, value]) => [key, isFile(key) && typeof value === 'string' ? whole(value) : value]),
+  ) as T;
 }
 
 function autoLanes(devices: readonly string[]): number {

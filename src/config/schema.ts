@@ -58,6 +58,10 @@ const tls = z.strictObject(
     ca: field.file("the authority's certificate").describe('who signs the certificates of peers'),
     cert: field.file('the certificate').describe("this node's certificate"),
     key: field.file('the key').describe('its key'),
+    crl: field
+      .file('the revocation list')
+      .optional()
+      .describe("revocation lists of the authorities; peers' certificates that are on one are refused"),
   },
   mapping,
 );

@@ -145,6 +145,10 @@ describe('the calls to etcd', () => {
       await assert.rejects(call(undefined), EtcdError);
       await assert.rejects(call({ ca: client.ca }), EtcdError);
       assert.equal(await call(client), '78');
+      // The environment cannot make it trust anybody.
+      process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+      await assert.rejects(call({ cert: client.cert, key: client.key }), EtcdError);
+      delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
     } finally {
       listener.closeAllConnections();
       await once(listener.close(), 'close');

@@ -36,7 +36,8 @@ const MAX_ANSWER_CHARS = 32 * 1024 * 1024;
 
 // Each call has its own connection: a kept one breaks when etcd restarts, and calls are rare.
 const httpAgent = new HttpAgent({ keepAlive: false });
-const httpsAgent = new HttpsAgent({ keepAlive: false });
+// NODE_TLS_REJECT_UNAUTHORIZED of the environment would be the default of rejectUnauthorized.
+const httpsAgent = new HttpsAgent({ keepAlive: false, rejectUnauthorized: true });
 
 /** Returns the parsed answer. */
 export async function post(
@@ -105,7 +106,7 @@ async function send(
   const options = { method: 'POST', headers, signal };
   const request: ClientRequest =
     url.protocol === 'https:'
-      ? httpsRequest(url, { ...options, ...tls, agent: httpsAgent })
+      ? httpsRequest(url, { ...options, ...tls, rejectUnauthorized: true, agent: httpsAgent })
       : httpRequest(url, { ...options, agent: httpAgent });
   request.on('response', resolve);
   request.on('error', reject);

@@ -28,6 +28,7 @@ import { PeerTable } from './peer-table.ts';
 import { PlainLog } from './plain-log.ts';
 import { Readiness } from './readiness.ts';
 import { DaemonReporter } from './reporter.ts';
+import { whoIsBelieved } from './who-is-believed.ts';
 
 interface ProxyDaemonOptions {
   readonly config: Config;
@@ -68,7 +69,7 @@ export class ProxyDaemon implements AsyncDisposable {
   static async start(options: ProxyDaemonOptions): Promise<ProxyDaemon> {
     const { config } = options;
     const { node, instance } = config;
-    publishDaemon({ what: 'starting', node, instance, detail: '' });
+    publishDaemon({ what: 'starting', node, instance, detail: whoIsBelieved(config) });
     await using undo = new AsyncDisposableStack();
     const security = await readSecurity(config.tls);
     const etcdSpec = await etcdSpecOf(config);
@@ -131,12 +132,14 @@ export class ProxyDaemon implements AsyncDisposable {
     const isRenewed = (isSecurityNew && !reloadable.includes('tls')) || (isEtcdNew && !reloadable.includes('etcd'));
     const taken = [...reloadable, ...(isRenewed ? ['certificates'] : [])];
     const { node, instance } = this.#config;
+    const believedBefore = whoIsBelieved(this.#config);
     const kept = Object.fromEntries(needRestart.map((key) => [key, this.#config[key]]));
     this.#config = { ...next, ...kept };
     reporter.config = this.#config;
     const lines = [
       taken.length === 0 ? 'nothing changed' : `taken over: ${taken.join(', ')}`,
       ...(needRestart.length === 0 ? [] : [`needs a restart: ${needRestart.join(', ')}`]),
+      ...(believedBefore === whoIsBelieved(this.#config) ? [] : [whoIsBelieved(this.#config)]),
     ];
     publishDaemon({ what: 'reloaded', node, instance, detail: lines.join('; ') });
     return lines;
@@ -217,6 +220,7 @@ async function makeParts(
       handlers: {
         onUp: (name, connection, hello) => peers.get(name)?.connected(connection, hello),
         onDown: (name, reason) => peers.get(name)?.disconnected(reason),
+        onRevoked: (name, reason) => peers.get(name)?.revoked(reason),
         onDialFailed: (name, reason) => peers.get(name)?.dialFailed(reason),
         onListeners: (name, added, removed) => peers.listenersChanged(name, added, removed),
         onLink: (name, link, body) => peers.get(name)?.hearLink(link, body),

@@ -126,6 +126,12 @@ export class Peer implements Disposable {
     this.#deathProbe.start();
   }
 
+  /** It is no longer believed: its streams end. When it is again, it starts from the beginning. */
+  revoked(reason: string): void {
+    this.#incarnation = '';
+    this.#parts.lanes.tellAll({ kind: 'peerGone', peer: this.name, reason });
+  }
+
   dialFailed(reason: string): void {
     if (this.#control.kind === 'up') return;
     this.#control = { kind: 'down', reason };

@@ -4,7 +4,7 @@ import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { createServer, type TLSSocket } from 'node:tls';
 import { printable } from '../text/index.ts';
-import { MAX_REASON_LENGTH, TLS_VERSION, type TlsSecurity } from './security.ts';
+import { contextOf, describeRefusal, MAX_REASON_LENGTH, type TlsSecurity } from './security.ts';
 
 /** First byte of a TLS connection: the record type of a handshake. No JSON begins with it. */
 export const TLS_FIRST_BYTE = 0x16;
@@ -16,16 +16,14 @@ export interface TlsOutcome {
   onFail(reason: string, socket: TLSSocket | undefined): void;
 }
 
-export function acceptTls(raw: Socket, { ca, cert, key }: TlsSecurity, outcome: TlsOutcome): void {
+export function acceptTls(raw: Socket, security: TlsSecurity, outcome: TlsOutcome): void {
   // A server for one connection, which never listens: so new certificates count from the next
   // connection on, and an error belongs to a connection.
   const server = createServer({
-    ca,
-    cert,
-    key,
-    minVersion: TLS_VERSION,
+    ...contextOf(security),
     requestCert: true,
-    // Checked below, where the peer can be told.
+    // `authorized` is checked below, where the peer can be told. Said in so many words, so that
+    // NODE_TLS_REJECT_UNAUTHORIZED of the environment counts for nothing.
     rejectUnauthorized: false,
   });
   server.once('secureConnection', (socket) => {
@@ -36,7 +34,7 @@ export function acceptTls(raw: Socket, { ca, cert, key }: TlsSecurity, outcome: 
     else if (certificate === undefined) outcome.onFail('no certificate', socket);
     else if (!socket.authorized) {
       // Declared as an error; it is its code.
-      const why = printable(String(socket.authorizationError), MAX_REASON_LENGTH);
+      const why = describeRefusal(String(socket.authorizationError));
       outcome.onFail(`a certificate that is not accepted here: ${why}`, socket);
     } else outcome.onSecure(socket, certificate);
   });

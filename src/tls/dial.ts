@@ -5,8 +5,7 @@ import { X509Certificate } from 'node:crypto';
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { ProtocolError } from '../errors.ts';
-import { printable } from '../text/index.ts';
-import { type ControlSecurity, MAX_REASON_LENGTH, nameMismatch, TLS_VERSION } from './security.ts';
+import { type ControlSecurity, contextOf, describeRefusal, nameMismatch } from './security.ts';
 
 export interface DialedPeer {
   readonly host: string;
@@ -24,13 +23,11 @@ export interface Dialed {
 export function dial(peer: DialedPeer, security: ControlSecurity, localAddress: string | undefined): Dialed {
   const where = { host: peer.host, port: peer.port, ...(localAddress === undefined ? {} : { localAddress }) };
   if (security.kind === 'insecure') return { socket: connectPlain(where), ready: 'connect' };
-  const { ca, cert, key } = security;
   const socket = connectTls({
     ...where,
-    ca,
-    cert,
-    key,
-    minVersion: TLS_VERSION,
+    ...contextOf(security),
+    // NODE_TLS_REJECT_UNAUTHORIZED of the environment would be the default.
+    rejectUnauthorized: true,
     checkServerIdentity: (_host, { raw }) => {
       if (peer.name === undefined) return undefined;
       const problem = nameMismatch(new X509Certificate(raw), peer.name);
@@ -56,6 +53,5 @@ export function dialFailure(error: NodeJS.ErrnoException): DialFailure {
   if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|UNEXPECTED_MESSAGE|RECORD_LAYER_FAILURE)$/.test(code)) {
     return { reason: 'the peer speaks plain TCP (insecure), and this side TLS', isFault: true };
   }
-  const why = code || printable(message, MAX_REASON_LENGTH);
-  return { reason: `its certificate or TLS is not accepted here: ${why}`, isFault: true };
+  return { reason: `its certificate or TLS is not accepted here: ${describeRefusal(code || message)}`, isFault: true };
 }

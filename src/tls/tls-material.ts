@@ -7,6 +7,7 @@ export interface TlsMaterial {
   readonly ca: Buffer;
   readonly cert: Buffer;
   readonly key: Buffer;
+  readonly crl?: Buffer;
 }
 
 /** Paths. */
@@ -14,16 +15,18 @@ export interface TlsFiles {
   readonly ca: string;
   readonly cert: string;
   readonly key: string;
+  readonly crl?: string | undefined;
 }
 
 /** Read anew at each load: certificates are renewed in place. */
-export async function readTlsMaterial({ ca, cert, key }: TlsFiles): Promise<TlsMaterial> {
-  const [caBytes, certBytes, keyBytes] = await Promise.all([
+export async function readTlsMaterial({ ca, cert, key, crl }: TlsFiles): Promise<TlsMaterial> {
+  const [caBytes, certBytes, keyBytes, crlBytes] = await Promise.all([
     readPart('ca', ca),
     readPart('cert', cert),
     readPart('key', key),
+    crl === undefined ? undefined : readPart('crl', crl),
   ]);
-  return { ca: caBytes, cert: certBytes, key: keyBytes };
+  return { ca: caBytes, cert: certBytes, key: keyBytes, ...(crlBytes !== undefined && { crl: crlBytes }) };
 }
 
 async function readPart(name: string, path: string): Promise<Buffer> {
@@ -31,8 +34,7 @@ async function readPart(name: string, path: string): Promise<Buffer> {
     return await readFile(path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new UsageError(`read tls.${name} from ${path}: ${code}; millrace peer cert makes certificates for a lab`, {
-      cause: error,
-    });
+    const advice = name === 'crl' ? 'openssl ca -gencrl makes one' : 'millrace peer cert makes certificates for a lab';
+    throw new UsageError(`read tls.${name} from ${path}: ${code}; ${advice}`, { cause: error });
   }
 }

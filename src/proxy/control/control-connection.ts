@@ -1,6 +1,7 @@
 // One control connection, from the first hello to the last line: whoever dialed, both sides follow
 // the same protocol.
 
+import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { ProtocolError } from '../../errors.ts';
@@ -34,6 +35,8 @@ export interface ConnectionEvents {
 }
 
 export class ControlConnection {
+  /** What the peer showed. Undefined when insecure. */
+  readonly certificate: X509Certificate | undefined;
   readonly #socket: Socket;
   readonly #handshake: Handshake;
   readonly #beat: HeartbeatSpec;
@@ -45,6 +48,8 @@ export class ControlConnection {
   /** Takes over a socket that is connected, and secure if it has to be. */
   constructor(socket: Socket, handshake: Handshake, beat: HeartbeatSpec, events: ConnectionEvents) {
     this.#socket = socket;
+    // Asked once: the second answer on a connection that this side dialed is undefined (Node 24).
+    this.certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined;
     this.#handshake = handshake;
     this.#beat = beat;
     this.#events = events;

@@ -37,7 +37,7 @@ describe('the control plane', { concurrency: true }, () => {
     await assert.rejects(start({ hello: { incarnation: makeNonce(), lanes: 65, wires: [] } }), /lanes/);
     await assert.rejects(start({ security: { kind: 'tls', ca: '', cert: '', key: '' } }), {
       code: 'MILLRACE_ERR_USAGE',
-      message: /the CA, certificate or key cannot be used/,
+      message: /the CA, certificate, key or revocation list cannot be used/,
     });
   });
 

@@ -4,7 +4,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, ProtocolError } from '../../errors.ts';
 import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
-import { checkSecurity, dial } from '../../tls/index.ts';
+import { checkSecurity, dial, revocationOf } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
 import { ControlServer, type Incoming } from './control-server.ts';
@@ -110,12 +110,16 @@ export class ControlPlane implements AsyncDisposable {
     }
   }
 
-  /** For new connections; those that are up stay as they are. False when nothing changed. */
+  /**
+   * For new connections. Those that are up stay as they are, unless the peer's certificate is
+   * revoked. False when nothing changed.
+   */
   setSecurity(security: ControlSecurity): boolean {
     checkSecurity(security);
     const isNew = !isDeepStrictEqual(security, this.#security);
     this.#security = security;
     this.#server.setSecurity(security);
+    if (isNew) for (const entry of this.#entries.values()) this.#endRevoked(entry);
     return isNew;
   }
 
@@ -129,6 +133,13 @@ export class ControlPlane implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  #endRevoked({ peer, connection }: PeerEntry): void {
+    const problem = revocationOf(connection?.certificate, this.#security);
+    if (connection === undefined || problem === undefined) return;
+    connection.refuse(refusedCertificate(problem));
+    this.#options.handlers.onRevoked(peer.name, problem);
   }
 
   #add(peer: ControlPeer): void {
@@ -214,7 +225,10 @@ export class ControlPlane implements AsyncDisposable {
     return {
       onGreeted: (connection, hello) => {
         entry = entryOf(hello.name);
-        if (entry === undefined) connection.refuse(`no peer is called ${hello.name} here`);
+        // A list may have come after TLS had checked the certificate.
+        const problem = revocationOf(connection.certificate, this.#security);
+        if (problem !== undefined) connection.refuse(refusedCertificate(problem));
+        else if (entry === undefined) connection.refuse(`no peer is called ${hello.name} here`);
         else entry.attach(connection, hello, [...this.#listeners.values()]);
       },
       onMessage: (connection, message) => entry?.hear(connection, message),
@@ -236,6 +250,11 @@ function wordsOf({ kind, reason }: ConnectionEnd): string {
   if (kind === 'refused') return `refused this daemon: ${reason}`;
   if (kind === 'misbehaved') return `was refused: ${reason}`;
   return kind === 'left' ? `bye: ${reason}` : reason;
+}
+
+/** As the acceptor of TLS says it, so that a reason has one form. */
+function refusedCertificate(problem: string): string {
+  return `a certificate that is not accepted here: ${problem}`;
 }
 
 function describePeer({ name, host, port }: ControlPeer): string {

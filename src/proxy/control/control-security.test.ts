@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, describe, test } from 'node:test';
 import { connect } from 'node:tls';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { freePort } from '../../../workbench/worlds/free-port.ts';
+import { isRevoked, splitCrls } from '../../tls/revocation.ts';
 import { checkSecurity } from '../../tls/security.ts';
 import type { ControlSecurity } from './control-spec.ts';
 import { CertificateFolder } from './fixtures/certificates.ts';
@@ -126,6 +131,89 @@ describe('the security of the control connection', () => {
     assert.ok(sessions.length > 0, 'TLS offers to resume');
     assert.match(await call(), /"kind":"refused"/);
     assert.deepEqual(b.news, []);
+  });
+
+  /** What a side has that holds to these lists. */
+  const withLists = (security: ControlSecurity, ...crls: readonly string[]): ControlSecurity =>
+    security.kind === 'tls' ? { ...security, crls } : security;
+  const nobody = folder.makeCrl(authority, []);
+
+  test('a text that is no revocation list is said at once, and several lists in a file all count', () => {
+    assert.throws(() => checkSecurity(withLists(ofA, 'x')), { code: 'MILLRACE_ERR_USAGE', message: /cannot be used/ });
+    assert.throws(() => splitCrls('x'), /there is no revocation list/);
+    const both = splitCrls(`before\n${nobody}between\n${folder.makeCrl(otherAuthority, [ofB])}after`);
+    assert.equal(both.length, 2);
+    checkSecurity(withLists(ofA, ...both));
+    assert.ok(ofB.kind === 'tls');
+    const certificate = new X509Certificate(ofB.cert);
+    // The serial number is on a list, but on one of another authority.
+    assert.equal(isRevoked(certificate, both), false);
+    assert.equal(isRevoked(certificate, [...both, folder.makeCrl(authority, [ofC, ofB])]), true);
+  });
+
+  test('peers that are on no list meet, also with lists of other authorities', async () => {
+    const others = folder.makeCrl(otherAuthority, [ofA, ofB]);
+    await meet(withLists(ofA, nobody, others), withLists(ofB, nobody), async (a, b) => {
+      await Promise.all([a.untilUp('b'), b.untilUp('a')]);
+    });
+  });
+
+  const revokedA = folder.makeCrl(authority, [ofC, ofA]);
+  const revokedB = folder.makeCrl(authority, [ofC, ofB]);
+  const onList = /CERT_REVOKED \(it is on the revocation list tls\.crl\)/;
+  const tooOld = /CRL_HAS_EXPIRED \(the revocation list tls\.crl is too old/;
+  const byLists: readonly (readonly [string, ControlSecurity, ControlSecurity, RegExp, RegExp])[] = [
+    ['a dialer that is revoked', ofA, withLists(ofB, revokedA), onList, onList],
+    ['a listener that is revoked', withLists(ofA, revokedB), ofB, onList, hungUp],
+    ['a dialer, while the list is too old,', ofA, withLists(ofB, folder.makeCrl(authority, [], -1)), tooOld, tooOld],
+    [
+      'a dialer, while there is no list of its authority,',
+      ofA,
+      withLists(ofB, folder.makeCrl(otherAuthority, [])),
+      /UNABLE_TO_GET_CRL \(.*add that list/,
+      /UNABLE_TO_GET_CRL/,
+    ],
+  ];
+  for (const [what, securityA, securityB, reasonA, reasonB] of byLists) {
+    test(`${what} is refused with the reason`, async () => {
+      await meet(securityA, securityB, async (a, b) => {
+        await a.untilError(reasonA);
+        await b.untilError(reasonB);
+        assert.deepEqual([a.news, b.news], [[], []]);
+      });
+    });
+  }
+
+  for (const [who, other] of [
+    ['a', 'b'],
+    ['b', 'a'],
+  ] as const) {
+    test(`a peer that is up is dropped at once by ${who} when its certificate is revoked`, async () => {
+      await meet(ofA, ofB, async (a, b) => {
+        await Promise.all([a.untilUp('b'), b.untilUp('a')]);
+        const judge = who === 'a' ? a : b;
+        const own = who === 'a' ? ofA : ofB;
+        judge.plane.setSecurity(withLists(own, nobody));
+        assert.equal(judge.stateOf(other), 'up');
+        judge.plane.setSecurity(withLists(own, who === 'a' ? revokedB : revokedA));
+        assert.equal(judge.stateOf(other), 'down');
+        assert.match(judge.news.at(-1) ?? '', onList);
+        await (who === 'a' ? b : a).untilError(/refused this daemon: .*CERT_REVOKED/);
+        // With the list of before it is believed again.
+        judge.plane.setSecurity(withLists(own, nobody));
+        await judge.untilUp(other);
+      });
+    });
+  }
+
+  test('NODE_TLS_REJECT_UNAUTHORIZED=0 in the environment does not let an impostor in', async () => {
+    const program = join(import.meta.dirname, 'fixtures/impostor.ts');
+    const input = JSON.stringify({ victim: ofA, impostor: foreign('b') });
+    const env = { ...process.env, NODE_TLS_REJECT_UNAUTHORIZED: '0', NODE_NO_WARNINGS: '1' };
+    const child = spawn(process.execPath, [program], { env, stdio: ['pipe', 'pipe', 'inherit'] });
+    child.stdin.end(input);
+    const said = await text(child.stdout);
+    assert.match(said, /^refused: its certificate or TLS is not accepted here: /);
   });
 
   test('new certificates count for new connections, and those that are up stay', async () => {

@@ -53,6 +53,8 @@ export interface ControlHandlers {
   /** The connection is up: both hellos are exchanged and believed. */
   onUp(peer: string, connection: PeerConnection, hello: PeerHello): void;
   onDown(peer: string, reason: string): void;
+  /** The peer's certificate was revoked and its connection has ended: its streams must end, too. */
+  onRevoked(peer: string, reason: string): void;
   /** Dialing the peer failed; it is dialed again. */
   onDialFailed(peer: string, reason: string): void;
   /** Added ones are new, removed ones were there. All are removed before `onDown`. */

@@ -19,6 +19,8 @@ export interface StreamTls {
   readonly ca: string;
   readonly cert: string;
   readonly key: string;
+  /** Revocation lists of the authority. Default: nothing is revoked. */
+  readonly crl?: string | undefined;
   /** The name that the peer's certificate must have. Default: any of that authority. */
   readonly peerName?: string | undefined;
 }

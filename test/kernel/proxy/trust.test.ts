@@ -2,21 +2,24 @@
 // has another is left to plain TCP.
 
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { promisify } from 'node:util';
 import { requireTool } from '../../../src/lab/program.ts';
 import { makeLabCertificates } from '../../../src/tls/lab-ca.ts';
 import type { Settings } from '../../../workbench/worlds/daemon-process.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
-import type { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
 import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 
 const listenPort = 7300;
+const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
 
 before(sweepDeadTests);
 const folder = temporaryFolder('certificates');
@@ -28,6 +31,18 @@ after(() => program[Symbol.dispose]());
 async function certify(authority: string, names: readonly string[], force = false): Promise<void> {
   const openssl = requireTool('openssl', 'openssl');
   await makeLabCertificates({ openssl, folder: join(folder.path, authority), names, days: 1, caDays: 2, force });
+}
+
+/** A revocation list of the authority `right` with these names on it. */
+async function revoke(file: string, names: readonly string[]): Promise<void> {
+  const [openssl, dir] = [requireTool('openssl', 'openssl'), join(folder.path, 'right')];
+  const serial = (name: string): string => new X509Certificate(readFileSync(join(dir, `${name}.pem`))).serialNumber;
+  const [database, config] = [join(dir, 'index.txt'), join(dir, 'crl.cnf')];
+  const line = (name: string): string => `R\t491231235959Z\t200101000000Z\t${serial(name)}\tunknown\t/CN=${name}\n`;
+  writeFileSync(database, names.map(line).join(''));
+  writeFileSync(config, `[ca]\ndefault_ca=lists\n[lists]\ndatabase=${database}\ndefault_md=sha256\n`);
+  const by = ['-cert', join(dir, 'ca.pem'), '-keyfile', join(dir, 'ca.key'), '-crldays', '1'];
+  await promisify(execFile)(openssl, ['ca', '-gencrl', '-config', config, ...by, '-out', file]);
 }
 
 /** Trusts the authority `right`, and shows a certificate. */
@@ -98,6 +113,33 @@ describe('peers with certificates', { concurrency: false }, () => {
     await world.listening(listenPort);
     assert.equal(await converse(), true);
     for (const name of ['a', 'b'] as const) assert.equal((await world.running(name).peer()).isSecure, true);
+  });
+
+  test('a peer whose certificate is revoked loses its streams at the reload, and gets plain TCP from then on', async () => {
+    const a = world.running('a');
+    const crl = join(folder.path, 'right', 'crl.pem');
+    const settings = world.settingsOf('a');
+    const holding = { ...settings, tls: { ...(settings.tls as object), crl } };
+    const reload = async (revoked: readonly string[]): Promise<void> => {
+      await revoke(crl, revoked);
+      a.configure(holding);
+      a.signal('SIGHUP');
+    };
+    await reload([]);
+    await a.logged(/reloaded: taken over: tls; believed to be a peer: .* that is not on tls\.crl$/);
+    const words = [holder, world.b.ipv4, String(listenPort), '10', 'once'];
+    await using held = RunningProgram.start(world.a, process.execPath, words);
+    await held.line(/^held$/);
+    await reload(['b']);
+    const endings = JSON.parse(await held.line(/^\[/)) as { readonly code: string }[];
+    assert.deepEqual(new Set(endings.map(({ code }) => code)), new Set(['ECONNRESET']));
+    await a.logged(/ was refused: .*CERT_REVOKED \(it is on the revocation list tls\.crl\)$/);
+    assert.equal(await converse(), false);
+    assert.match((await a.peer()).reason, /CERT_REVOKED/);
+    await reload([]);
+    await world.ready();
+    await world.listening(listenPort);
+    assert.equal(await converse(), true);
   });
 
   test('a certificate that was renewed is shown after SIGHUP, and what is carried goes on', async () => {
