@@ -15,7 +15,7 @@ interface RoutesOptions {
   readonly source: StatusSource;
   /** How long the source may take for one answer. */
   readonly timeoutMs: number;
-  /** Shared by all listeners of the API; closed with the server. */
+  /** Of this listener; closed with the server. */
   readonly streams: Set<EventStream>;
   /**
    * The host that the TCP listener is on; absent on the unix socket, where the file's mode decides

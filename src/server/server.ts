@@ -8,13 +8,24 @@ import type { Hono } from 'hono';
 import { MillraceError } from '../errors.ts';
 import type { BackendStatus, StatusSource } from '../status/index.ts';
 import { backendRoutes } from './backend-routes.ts';
+import { limitConnections } from './connection-limit.ts';
 import type { EventStream } from './event-stream.ts';
 import { routes } from './routes.ts';
 import { listenUnix } from './unix-socket.ts';
 
 const MAX_HEADER_BYTES = 8192;
-const MAX_CONNECTIONS = 256;
+/** Of the control socket, which only its owner can reach. */
+const MAX_CONTROL_CONNECTIONS = 256;
+/** Of the HTTP port, which everybody on this host can reach. */
+const MAX_HTTP_CONNECTIONS = 256;
+/** Fewer than that: connections that arrive together do not push each other out. */
+const HTTP_BACKLOG = 128;
+const HEADERS_TIMEOUT_MS = 5000;
 const REQUEST_TIMEOUT_MS = 10_000;
+/** Of a connection on which nothing moves. Event streams have a heartbeat every 15 s. */
+const SILENCE_TIMEOUT_MS = 40_000;
+/** How often those time limits are looked at. */
+const CHECK_INTERVAL_MS = 1000;
 const DEFAULT_TIMEOUT_MS = 5000;
 /** How long answers may go on when the server closes. */
 const GRACE_MS = 500;
@@ -51,11 +62,15 @@ export interface ControlServer extends AsyncDisposable {
 /** All of it, or nothing. Throws 'already running' when a living daemon has the socket. */
 export async function startServer(options: ServerOptions): Promise<ControlServer> {
   const { source, timeoutMs = DEFAULT_TIMEOUT_MS } = options;
-  const streams = new Set<EventStream>();
-  const app = (tcpHost?: string): Hono =>
-    routes({ source, timeoutMs, streams, ...(tcpHost !== undefined && { tcpHost }) });
+  // A set for each listener: who fills that of the HTTP port leaves the control socket's free.
+  const sets: Set<EventStream>[] = [];
+  const app = (tcpHost?: string): Hono => {
+    const streams = new Set<EventStream>();
+    sets.push(streams);
+    return routes({ source, timeoutMs, streams, ...(tcpHost !== undefined && { tcpHost }) });
+  };
   return serve(app, options, () => {
-    for (const stream of streams) stream.close();
+    for (const stream of sets.flatMap((streams) => [...streams])) stream.close();
   });
 }
 
@@ -74,12 +89,14 @@ async function serve(
 ): Promise<ControlServer> {
   await using undo = new AsyncDisposableStack();
   const local = serverOf(app());
+  local.maxConnections = MAX_CONTROL_CONNECTIONS;
   undo.defer(() => closeServer(local));
   const unpublish = await listenUnix(local, socketPath);
   undo.defer(unpublish);
   let url: string | null = null;
   if (http !== undefined) {
     const tcp = serverOf(app(http.host));
+    limitConnections(tcp, MAX_HTTP_CONNECTIONS);
     undo.defer(() => closeServer(tcp));
     url = urlOf(http.host, await listenTcp(tcp, http.host, http.port));
   }
@@ -97,17 +114,22 @@ function serverOf(app: Hono): Server {
   // overrideGlobalObjects: a library must not replace Request and Response for everybody.
   const listener = getRequestListener(app.fetch, { overrideGlobalObjects: false });
   const server = createServer(
-    { maxHeaderSize: MAX_HEADER_BYTES, requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
+    {
+      maxHeaderSize: MAX_HEADER_BYTES,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: CHECK_INTERVAL_MS,
+    },
     (request, response) => void listener(request, response),
   );
-  server.maxConnections = MAX_CONNECTIONS;
+  server.timeout = SILENCE_TIMEOUT_MS;
   return server;
 }
 
 async function listenTcp(server: Server, host: string, port: number): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.once('error', reject);
-  server.listen({ host, port }, resolve);
+  server.listen({ host, port, backlog: HTTP_BACKLOG }, resolve);
   try {
     await promise;
   } catch (error) {
