@@ -9,7 +9,7 @@ import { Backend, defaultLimits, subscribeGuests } from '../remoting/backend/ind
 import { startBackendServer } from '../server/index.ts';
 import type { WaitMode } from '../spin/index.ts';
 import { waitModes } from '../spin/index.ts';
-import { makeFolder } from '../system/index.ts';
+import { makeRunFolder } from '../system/index.ts';
 import { didYouMean, parseSize, printable } from '../text/index.ts';
 import { backendPaths } from './backend-paths.ts';
 import type { AddCommand } from './command.ts';
@@ -83,7 +83,7 @@ async function backend(options: Options, world: World): Promise<ExitCode> {
   const paths = backendPaths(world.env);
   const { socket = paths.guests, api = paths.api, http, device, uid, gid } = options;
   const { memory: memoryBytes, operations, maxGuests, wait } = options;
-  makeFolder(dirname(socket));
+  makeRunFolder(dirname(socket));
   const tell = (event: string, words: string, fields: object): void => {
     world.stdout.write(options.json ? `${JSON.stringify({ event, ...fields })}\n` : `${words}\n`);
   };

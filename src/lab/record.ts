@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import {
   currentOwner,
   livenessOf,
-  makeFolder,
+  makeRunFolder,
   type Owner,
   type OwnerView,
   ownerToken,
@@ -58,7 +58,7 @@ function recordFile(runDir: string, id: string): string {
 
 /** Claims the id. False when it is taken: link(), unlike rename(), refuses to replace. */
 export function claimRecord(runDir: string, record: LabRecord): boolean {
-  makeFolder(recordDir(runDir));
+  makeRunFolder(recordDir(runDir));
   return withTemporary(runDir, record, (temporary) => {
     try {
       linkSync(temporary, recordFile(runDir, record.id));

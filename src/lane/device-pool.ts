@@ -11,7 +11,7 @@ import {
   openSoftDevice,
   type SoftWire,
 } from '../providers/index.ts';
-import { makeFolder } from '../system/index.ts';
+import { makeRunFolder } from '../system/index.ts';
 
 /** For tests and trials: a fault plan as JSON, for soft devices. */
 const FAULTS_VARIABLE = 'MILLRACE_FAULTS';
@@ -19,7 +19,7 @@ const FAULTS_VARIABLE = 'MILLRACE_FAULTS';
 /** The same for daemons whose `soft-shm` devices find each other, and for no others. */
 export function meetingPlace({ runtimeDir }: DeviceConfig): string {
   const folder = runtimeDir ?? defaultRuntimeDir();
-  makeFolder(folder);
+  makeRunFolder(folder);
   const { dev, ino } = statSync(folder);
   const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
   return createHash('sha256').update(`${boot} ${dev} ${ino}`).digest('hex');

@@ -6,7 +6,7 @@ import { chmodSync, linkSync, lstatSync, rmSync } from 'node:fs';
 import { connect, type Server } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { MillraceError } from '../errors.ts';
-import { makeFolder } from '../system/index.ts';
+import { makeRunFolder } from '../system/index.ts';
 
 /** The size of a path in sockaddr_un, less the terminating zero. */
 const MAX_PATH_BYTES = 107;
@@ -24,7 +24,7 @@ export async function listenUnix(server: Server, path: string): Promise<() => vo
       `listen on ${path}: the path is too long for a unix socket; choose a shorter one`,
     );
   }
-  makeFolder(dirname(path));
+  makeRunFolder(dirname(path));
   await listening(server, made, path);
   try {
     chmodSync(made, 0o600);

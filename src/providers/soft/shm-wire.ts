@@ -6,7 +6,7 @@ import { readdirSync, readlinkSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { SystemError } from '../../errors.ts';
 import { EventFd, type Fd, pollEvents, SharedMemory, Socket } from '../../native/index.ts';
-import { makeFolder } from '../../system/index.ts';
+import { makeRunFolder } from '../../system/index.ts';
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
 import { DialRetries } from './dial-retries.ts';
 import { FaultSource, isLossy } from './fault-plan.ts';
@@ -33,8 +33,14 @@ const RING_CAPACITY = 1024 * 1024;
 
 export function defaultRuntimeDir(): string {
   const { MILLRACE_RUN_DIR, XDG_RUNTIME_DIR } = process.env;
+  const uid = process.getuid?.() ?? 0;
   const base =
-    MILLRACE_RUN_DIR ?? (process.getuid?.() === 0 ? '/run/millrace' : `${XDG_RUNTIME_DIR ?? '/tmp'}/millrace`);
+    MILLRACE_RUN_DIR ??
+    (uid === 0
+      ? '/run/millrace'
+      : XDG_RUNTIME_DIR === undefined
+        ? `/tmp/millrace-${uid}`
+        : `${XDG_RUNTIME_DIR}/millrace`);
   return join(base, 'soft');
 }
 
@@ -77,7 +83,7 @@ export class ShmWire extends LinkWire {
     this.#host = host;
     this.#dir = dir;
     this.#retries = new DialRetries(host);
-    makeFolder(dir);
+    makeRunFolder(dir);
     sweep(dir);
     this.gid = formatGid(Uint8Array.of(0xfd, 0x6d, 0x6c, 0x72, ...randomBytes(12)));
     this.#path = socketPath(dir, this.gid);

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { chmodSync } from 'node:fs';
+import { chmodSync, chownSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { Rig } from '../../../test/conformance/rig.ts';
@@ -26,8 +26,8 @@ const skip = reasonToSkip();
 describe('another user', () => {
   test('is not connected over shm', { timeout: 30_000, ...(skip !== undefined && { skip }) }, async () => {
     await using pair = openSoftPair('shm');
-    // The directory alone does not keep other users out.
-    chmodSync(pair.runtimeDir, 0o777);
+    // The directory alone does not keep other users out: this one has become another user's.
+    chownSync(pair.runtimeDir, NOBODY, NOBODY);
     using rig = Rig.build(pair);
     const impatient = { timeout: 12, retryCount: 1 };
     const options = { wire: 'shm', runtimeDir: pair.runtimeDir, prefix: asNobody, attributes: impatient } as const;
