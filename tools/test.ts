@@ -6,8 +6,8 @@
 //   npm test -- src/native/ test/vm/      the files of any tier whose path starts so
 
 import { spawnSync } from 'node:child_process';
-import { globSync, readFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { globSync, readFileSync, statfsSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import type { EventData } from 'node:test';
 import { run } from 'node:test';
 import { inspect, parseArgs } from 'node:util';
@@ -20,12 +20,15 @@ process.chdir(root);
 process.env.NODE_COMPILE_CACHE ??= join(root, 'build/compile-cache');
 
 const TEST_LIMIT_MS = 300_000;
+const MEMORY_FOLDER_BYTES = 4 * 1024 ** 3;
 
 interface Tier {
   readonly name: string;
   readonly files: readonly string[];
-  /** Files at once, except those that say that they run alone. */
+  /** Processes at once, except for files that say that they run alone. */
   readonly slots: number;
+  /** Whether files of one folder share a process, except those that say that they do not. */
+  readonly sharesProcesses?: boolean;
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -36,7 +39,8 @@ interface Tally {
 }
 
 /**
- * They take longest of their tier: started first, so that no processor waits for them in the end.
+ * They take longest of their tier: they are started first, each in a process of its own, so that no
+ * processor waits for them in the end.
  */
 const longest = [
   'src/providers/soft/survival.test.ts',
@@ -55,17 +59,40 @@ const longest = [
 function tiers(): Tier[] {
   const sanitized = ['src/native/*.test.ts', 'test/kernel/native/bpf*.test.ts'];
   return [
-    { name: 'unit', files: filesOf('{src,workbench,tools}/**/*.test.ts'), slots: 2 },
+    {
+      name: 'unit',
+      files: filesOf('{src,workbench,tools}/**/*.test.ts'),
+      // Many of them wait more than they compute.
+      slots: 4,
+      sharesProcesses: true,
+      env: memoryEnvironment(),
+    },
     { name: 'sanitizer', files: filesOf(...sanitized), slots: 2, env: sanitizerEnvironment() },
     { name: 'kernel', files: filesOf('test/kernel/**/*.test.ts'), slots: 2 },
     { name: 'vm', files: filesOf('test/vm/**/*.test.ts'), slots: 2 },
-    { name: 'e2e', files: filesOf('test/e2e/**/*.test.ts'), slots: 2 },
+    { name: 'e2e', files: filesOf('test/e2e/**/*.test.ts'), slots: 2, env: memoryEnvironment() },
   ];
 }
 
 function filesOf(...patterns: readonly string[]): string[] {
   const files = globSync(patterns).sort();
   return [...longest.filter((file) => files.includes(file)), ...files.filter((file) => !longest.includes(file))];
+}
+
+/**
+ * Temporary files in memory where there is enough for a clone with all its packages: to remove one
+ * from a disk takes milliseconds.
+ */
+function memoryEnvironment(): Record<string, string> {
+  const folder = '/dev/shm';
+  try {
+    const { bavail, bsize } = statfsSync(folder);
+    const [, options = 'noexec'] = / \/dev\/shm tmpfs (\S+)/.exec(readFileSync('/proc/self/mounts', 'utf8')) ?? [];
+    const isUsable = bavail * bsize >= MEMORY_FOLDER_BYTES && !options.split(',').includes('noexec');
+    return isUsable ? { TMPDIR: folder } : {};
+  } catch {
+    return {};
+  }
 }
 
 /**
@@ -88,54 +115,103 @@ function sanitizerEnvironment(): Record<string, string> {
  * has once.
  */
 const alonePattern = /^\/\/.*\bRuns alone: /m;
+/** Likewise: it counts what its process has, changes it, or awaits at its top level. */
+const ownProcessPattern = /^\/\/.*\bRuns in a process of its own: /m;
 const HEAD_BYTES = 1000;
 
-function runsAlone(file: string): boolean {
-  return alonePattern.test(readFileSync(file, 'utf8').slice(0, HEAD_BYTES));
+/** Imports the files that are its arguments, each in a suite that has the file's name. */
+const groupProgram = 'tools/test-group.ts';
+
+function says(file: string, pattern: RegExp): boolean {
+  return pattern.test(readFileSync(file, 'utf8').slice(0, HEAD_BYTES));
 }
 
-/** First several files at once, then one by one those that run alone. */
+/** What one process runs: a file, or files that share it. */
+interface Job {
+  readonly files: readonly string[];
+  readonly isShared: boolean;
+}
+
+/** First several processes at once, then one by one the files that run alone. */
 async function runTier(tier: Tier): Promise<Tally> {
   const tally: Tally = { passed: 0, failed: 0, skipped: [] };
-  const alone = tier.files.filter(runsAlone);
-  const queue = tier.files.filter((file) => !alone.includes(file));
+  const alone = tier.files.filter((file) => says(file, alonePattern));
+  const queue = jobsOf({ ...tier, files: tier.files.filter((file) => !alone.includes(file)) });
   const work = async (): Promise<void> => {
-    for (let file = queue.shift(); file !== undefined; file = queue.shift()) await runFile(file, tier, tally);
+    for (let job = queue.shift(); job !== undefined; job = queue.shift()) await runJob(job, tier, tally);
   };
   await Promise.all(Array.from({ length: tier.slots }, work));
-  for (const file of alone) await runFile(file, tier, tally);
+  for (const file of alone) await runJob({ files: [file], isShared: false }, tier, tally);
   return tally;
 }
 
-/** In a process of its own. */
-async function runFile(file: string, tier: Tier, tally: Tally): Promise<void> {
+/** First the files that have a process of their own, then folders, those with most files first. */
+function jobsOf(tier: Tier): Job[] {
+  const mayShare = (file: string): boolean =>
+    tier.sharesProcesses === true && !longest.includes(file) && !says(file, ownProcessPattern);
+  const single = tier.files.filter((file) => !mayShare(file)).map((file) => ({ files: [file], isShared: false }));
+  const folders = Map.groupBy(tier.files.filter(mayShare), folderOf).values();
+  const shared = [...folders].sort((left, right) => right.length - left.length);
+  return [...single, ...shared.map((files) => ({ files, isShared: true }))];
+}
+
+/** For example src/providers, for all that is below it. */
+function folderOf(file: string): string {
+  return dirname(file).split('/').slice(0, 2).join('/');
+}
+
+async function runJob({ files, isShared }: Job, tier: Tier, tally: Tally): Promise<void> {
   const startMs = performance.now();
+  const [program = '', argv] = isShared ? [groupProgram, [...files]] : [files[0], []];
+  // Files in the order in which they run.
+  const unfinished = [...files];
   let [tests, failures] = [0, 0];
   const env = tier.env && { ...process.env, ...tier.env };
-  const stream = run({ files: [file], concurrency: 1, timeout: TEST_LIMIT_MS, ...(env && { env }) });
+  const stream = run({ files: [program], argv, concurrency: 1, timeout: TEST_LIMIT_MS, ...(env && { env }) });
   stream.on('test:pass', (data) => count(data, false));
   stream.on('test:fail', (data) => count(data, true));
   stream.on('test:stderr', ({ message }) => void process.stderr.write(message));
   for await (const _ of stream);
-  const seconds = ((performance.now() - startMs) / 1000).toFixed(1).padStart(6);
-  process.stdout.write(`  ${failures === 0 ? '✔' : '✖'} ${seconds} s  ${String(tests).padStart(4)} tests  ${file}\n`);
+  if (!isShared) finishFile(performance.now() - startMs);
+  while (unfinished.length > 0) {
+    fail(`${unfinished[0]}: it did not finish, because the process ended that it shares with others`);
+    finishFile(0);
+  }
 
   function count(data: EventData.TestPass | EventData.TestFail, isFailure: boolean): void {
-    if (data.details.type === 'suite') {
-      // A suite fails because a test in it did, unless its own set-up threw.
-      const cause = isFailure ? failureType(data as EventData.TestFail) : 'subtestsFailed';
-      if (cause === 'subtestsFailed') return;
-    }
+    // Node reports the program itself, as a test, when it ran no test or did not end well.
+    const isProgram = data.nesting === 0 && data.name === program;
+    // A suite fails because a test in it did, unless its own set-up threw.
+    const isSuite = data.details.type === 'suite';
+    const isOwnFailure = isFailure && !(isSuite && failureType(data as EventData.TestFail) === 'subtestsFailed');
+    if (isOwnFailure || !(isSuite || isProgram)) countTest(data, isFailure);
+    if (isSuite && isShared && data.nesting === 0) finishFile(data.details.duration_ms);
+  }
+
+  function countTest(data: EventData.TestPass | EventData.TestFail, isFailure: boolean): void {
+    const file = unfinished[0] ?? program;
     tests++;
     if (data.skip !== undefined || data.todo !== undefined) {
       tally.skipped.push(`${file}: ${data.name}: ${reason(data.skip ?? data.todo)}`);
     } else if (isFailure) {
-      failures++;
-      tally.failed++;
-      reportFailure(data as EventData.TestFail, file);
+      fail(failureText(data as EventData.TestFail, file));
     } else {
       tally.passed++;
     }
+  }
+
+  function fail(text: string): void {
+    failures++;
+    tally.failed++;
+    process.stdout.write(`  ✖ ${text}\n`);
+  }
+
+  function finishFile(durationMs: number): void {
+    const file = unfinished.shift();
+    if (tests === 0 && failures === 0) fail(`${file}: it has no tests`);
+    const seconds = (durationMs / 1000).toFixed(1).padStart(6);
+    process.stdout.write(`  ${failures === 0 ? '✔' : '✖'} ${seconds} s  ${String(tests).padStart(4)} tests  ${file}\n`);
+    [tests, failures] = [0, 0];
   }
 }
 
@@ -148,12 +224,13 @@ function failureType(data: EventData.TestFail): string {
   return typeof error === 'object' && error !== null && 'failureType' in error ? String(error.failureType) : 'unknown';
 }
 
-function reportFailure(data: EventData.TestFail, file: string): void {
+function failureText(data: EventData.TestFail, file: string): string {
   const cause: unknown = data.details.error.cause ?? data.details.error;
   const text = inspect(cause, { depth: 3 }).replaceAll('\n', '\n      ');
+  if (data.name === file) return `${file}: an error outside of its tests\n      ${text}`;
   // Where the test is written, which may be a file that the one that runs has imported.
   const place = data.file === undefined ? file : relative(root, data.file);
-  process.stdout.write(`  ✖ ${place}:${data.line ?? 0}: ${data.name}\n      ${text}\n`);
+  return `${place}:${data.line ?? 0}: ${data.name}\n      ${text}`;
 }
 
 async function main(args: readonly string[]): Promise<number> {

@@ -1,5 +1,6 @@
 // Two sides joined in one process: every byte arrives, and ends and resets in their order, on each
 // wire.
+// Runs in a process of its own: it counts the descriptors of its process.
 
 import assert from 'node:assert/strict';
 import { constants } from 'node:os';

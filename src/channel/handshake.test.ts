@@ -1,5 +1,6 @@
 // What lanes say to each other to connect: a peer may send anything, and only valid messages get
 // through.
+// Runs in a process of its own: it awaits a handshake before it registers tests.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

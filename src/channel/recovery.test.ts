@@ -1,5 +1,6 @@
 // Transports that break under load: nothing is lost, repeated or reordered; and a peer that does
 // not come back is not waited for.
+// Runs in a process of its own: it counts the descriptors of its process.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

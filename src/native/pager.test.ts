@@ -1,3 +1,5 @@
+// Runs in a process of its own: it counts the threads and descriptors of its process.
+
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';

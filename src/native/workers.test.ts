@@ -1,3 +1,5 @@
+// Runs in a process of its own: it counts the descriptors of its process, and measures its memory.
+
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';

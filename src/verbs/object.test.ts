@@ -1,3 +1,5 @@
+// Runs in a process of its own: there must be no provider in it.
+
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { paperDevice } from './fixtures/paper-device.ts';

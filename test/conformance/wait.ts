@@ -35,13 +35,22 @@ export async function until(what: string, isSo: () => boolean, deadlineMs: numbe
 /** What is in the CQ now. */
 export function reap(cq: Cq, atMost = 64): Completion[] {
   using batch = new CompletionBatch(atMost);
+  return poll(cq, batch);
+}
+
+function poll(cq: Cq, batch: CompletionBatch): Completion[] {
   const count = cq.poll(batch);
   return Array.from({ length: count }, (_, index) => batch.toCompletion(index));
 }
 
+/** For all who wait for one completion: it is read before anybody else polls. */
+const single = new CompletionBatch(1);
+
 /** The next `count` completions, in order. Throws with what did come. */
 export async function drain(cq: Cq, count: number, deadlineMs: number = DEADLINE_MS): Promise<Completion[]> {
-  using batch = new CompletionBatch(Math.max(1, Math.min(count, 1024)));
+  if (count < 1) return [];
+  using own = count === 1 ? undefined : new CompletionBatch(Math.min(count, 1024));
+  const batch = own ?? single;
   const completions: Completion[] = [];
   const startMs = performance.now();
   let lastMs = startMs;
@@ -65,9 +74,10 @@ export async function drain(cq: Cq, count: number, deadlineMs: number = DEADLINE
  * those that must not come.
  */
 export async function settle(cq: Cq, turns = 200): Promise<Completion[]> {
+  using batch = new CompletionBatch();
   const completions: Completion[] = [];
   for (let index = 0; index < turns; index++) {
-    completions.push(...reap(cq));
+    completions.push(...poll(cq, batch));
     await turn();
   }
   return completions;

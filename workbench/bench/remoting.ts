@@ -28,7 +28,9 @@ const TURNS = 5;
 /** The shortest round of rows with large transfers, so that each size has enough time in a turn. */
 const LEAST_BULK_MS = 2000;
 
+/** How long loops run before they are measured, at most; short rounds need less. */
 const WARM_MS = 2000;
+const WARM_ROUNDS = 10;
 
 type Loop = Omit<LoopOrder, 'where' | 'ms'>;
 type Place = LoopOrder['where'];
@@ -127,7 +129,7 @@ function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, least
     };
     // Runs without measuring, so that V8 has compiled the loops, on the measured processor, and all
     // pages are mapped.
-    const warmMs = performance.now() + WARM_MS;
+    const warmMs = performance.now() + Math.min(WARM_MS, WARM_ROUNDS * roundMs);
     do for (const run of [contest.ours, ...Object.values(contest.against)]) await run(signal);
     while (performance.now() < warmMs);
     return contest;

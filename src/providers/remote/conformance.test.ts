@@ -1,5 +1,6 @@
 // The conformance suite through remoting: two guests of one backend, which drives a soft device.
 // The kernel tier has it on both wires, from a container.
+// Runs in a process of its own: it awaits its backend before it registers tests.
 
 import { after } from 'node:test';
 import { conformance } from '../../../test/conformance/index.ts';

@@ -1,5 +1,6 @@
 // What remote devices do besides what all devices do: ways of waiting, a doorbell that several
 // threads wait for, shared memory.
+// Runs in a process of its own: it awaits its backend before it registers tests.
 
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';

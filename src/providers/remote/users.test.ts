@@ -1,5 +1,6 @@
 // What is built on verbs runs over a remote device unchanged: the proxy's channel, and a Vortex
 // stream.
+// Runs in a process of its own: it changes the environment, and awaits its backend first.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';

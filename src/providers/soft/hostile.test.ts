@@ -1,4 +1,5 @@
 // A hostile peer in a live connection loses its QP, and no other connection is disturbed.
+// Runs in a process of its own: it counts the descriptors of its process.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

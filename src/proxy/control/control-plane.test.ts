@@ -1,3 +1,5 @@
+// Runs in a process of its own: it looks at all timers and sockets of its process.
+
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { eventually } from '../../../workbench/worlds/eventually.ts';

@@ -1,5 +1,6 @@
 // What one guest cannot do: reach another's objects, have more than its share, or disturb anybody
 // by protocol errors.
+// Runs in a process of its own: it awaits its backend before it registers tests.
 
 import assert from 'node:assert/strict';
 import { constants, rmSync, writeFileSync } from 'node:fs';

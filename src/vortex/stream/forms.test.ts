@@ -1,3 +1,5 @@
+// Runs in a process of its own: it counts the descriptors of its process.
+
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, describe, test } from 'node:test';
@@ -26,6 +26,26 @@ describe('the test runner', () => {
   add('src/bad/bad.test.ts', "describe('a suite', () => test('breaks', () => assert.equal(1, 2)));\n");
   add('src/skip/skip.test.ts', "test('runs', () => {});\ntest('waits', { skip: 'no such hardware' }, () => {});\n");
   add('src/crash/crash.test.ts', "test('starts', () => {});\nprocess.exit(3);\n");
+  // Two that share a process, and one that has its own: each says in which process it runs.
+  const processes = join(dir, 'processes');
+  const telling = (name: string): string => `
+    import { appendFileSync } from 'node:fs';
+    import { after } from 'node:test';
+    after(() => appendFileSync('${processes}', 'after ${name}\\n'));
+    test('works', () => appendFileSync('${processes}', '${name} ' + process.pid + '\\n'));`;
+  add('src/shared/a.test.ts', telling('a'));
+  add('src/shared/deeper/b.test.ts', telling('b'));
+  add('src/shared/own.test.ts', `// What it is for.\n// Runs in a process of its own: it counts.\n${telling('own')}`);
+  add('src/mixed/bad.test.ts', "describe('a suite', () => test('breaks', () => assert.equal(1, 2)));\n");
+  add('src/mixed/empty.test.ts', 'void describe;\n');
+  add('src/mixed/good.test.ts', "test('works', () => {});\n");
+  add('src/mixed/throws.test.ts', "test('works', () => {});\nthrow new Error('no set-up');\n");
+  add('src/dying/a.test.ts', "test('works', () => {});\n");
+  add(
+    'src/dying/b.test.ts',
+    "test('waits', async () => {\n  await new Promise(setImmediate);\n  process.exit(3);\n});\n",
+  );
+  add('src/dying/c.test.ts', "test('works', () => {});\n");
   // Each says when it ran, and the one that runs alone looks that nobody else did.
   const [started, ended] = [join(dir, 'started'), join(dir, 'ended')];
   const busy = (name: string): string => `
@@ -69,6 +89,37 @@ describe('the test runner', () => {
 
   test('fails with a file that ends its process', () => {
     assert.equal(run('src/crash').status, 1);
+  });
+
+  test('runs the files of a folder in one process, but for those that say that they need their own', () => {
+    const { status, out } = run('src/shared');
+    assert.equal(status, 0, out);
+    assert.match(out, /^unit: 3 passed, 0 failed/m);
+    for (const file of ['a', 'deeper/b', 'own']) assert.match(out, new RegExp(`1 tests  src/shared/${file}.test.ts`));
+    const lines = readFileSync(processes, 'utf8').split('\n');
+    const pidOf = (name: string): string | undefined =>
+      lines.find((line) => line.startsWith(`${name} `))?.split(' ')[1];
+    assert.equal(pidOf('a'), pidOf('b'));
+    assert.notEqual(pidOf('a'), pidOf('own'));
+    // What a file does after its tests is done before the next one's.
+    const order = lines.map((line) => line.replace(/\d+/, '').trim());
+    assert.ok(order.indexOf('after a') < order.indexOf('b'), order.join());
+  });
+
+  test('of files that share a process, names the one that fails, throws or has no tests', () => {
+    const { status, out } = run('src/mixed');
+    assert.equal(status, 1);
+    assert.match(out, /✖ src\/mixed\/bad\.test\.ts:3: breaks[\s\S]*1 !== 2/);
+    assert.match(out, /✖ src\/mixed\/empty\.test\.ts: it has no tests/);
+    assert.match(out, /✔ .* 1 tests {2}src\/mixed\/good\.test\.ts/);
+    assert.match(out, /✖ src\/mixed\/throws\.test\.ts: an error outside of its tests\n.*no set-up/);
+    assert.match(out, /^unit: 1 passed, 4 failed/m);
+  });
+
+  test('a file that ends the process that it shares fails, and so do those that did not run to their end', () => {
+    const { status, out } = run('src/dying');
+    assert.equal(status, 1);
+    for (const file of ['b', 'c']) assert.match(out, new RegExp(`✖ src/dying/${file}.test.ts: it did not finish`), out);
   });
 
   test('prints why a test was skipped', () => {

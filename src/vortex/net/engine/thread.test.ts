@@ -1,4 +1,5 @@
 // The threads of engines live as long as their streams, and a second more for the next one.
+// Runs in a process of its own: it counts the threads of its process.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
