@@ -132,14 +132,14 @@ export class ProxyDaemon implements AsyncDisposable {
     const isRenewed = (isSecurityNew && !reloadable.includes('tls')) || (isEtcdNew && !reloadable.includes('etcd'));
     const taken = [...reloadable, ...(isRenewed ? ['certificates'] : [])];
     const { node, instance } = this.#config;
-    const believedBefore = whoIsBelieved(this.#config);
+    const isTrustNew = (['tls', 'insecure', 'etcd'] as const).some((key) => reloadable.includes(key));
     const kept = Object.fromEntries(needRestart.map((key) => [key, this.#config[key]]));
     this.#config = { ...next, ...kept };
     reporter.config = this.#config;
     const lines = [
       taken.length === 0 ? 'nothing changed' : `taken over: ${taken.join(', ')}`,
       ...(needRestart.length === 0 ? [] : [`needs a restart: ${needRestart.join(', ')}`]),
-      ...(believedBefore === whoIsBelieved(this.#config) ? [] : [whoIsBelieved(this.#config)]),
+      ...(isTrustNew ? [whoIsBelieved(this.#config)] : []),
     ];
     publishDaemon({ what: 'reloaded', node, instance, detail: lines.join('; ') });
     return lines;
