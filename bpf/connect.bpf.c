@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0)
-// Steering by destination: a connect() that a rule wants carried goes to the daemon instead, and
-// neither program sees it.
+// Steering by destination: a connect() that a rule wants carried goes to a lane of the daemon
+// instead, and neither program sees it.
 //
 //  connect4/6      decides, keeps the true destination with the socket, and rewrites it
-//  sockops         knows the socket's source port before its SYN leaves, and writes the true destination to `steered`
-//                  under that port, where the daemon finds it when it accepts. Tells the daemon of listeners. Takes
-//                  congestion control that paces away from the leg between program and daemon
+//  sockops         the socket that is about to send its SYN has its addresses: what is known of its connect is left for
+//                  the socket that will accept it, in `client_connects` and `server_connects`. That one takes it when
+//                  it is established, before any program can accept it. Tells the daemon of listeners. Takes congestion
+//                  control that paces away from the leg between program and daemon
 //  getpeername4/6  shows a steered program its true destination, and a server its true client
+//
+// Whatever a program could forge is not believed: a lane's listener bears a mark that only who may
+// open these maps can give it, and a connect under way belongs to the socket that holds its
+// addresses in that network namespace, with the sequence number of its SYN.
 #include "rules.bpf.h"
 #include "socket.bpf.h"
 
@@ -28,26 +33,67 @@ struct {
   __type(value, struct announcement);
 } announced SEC(".maps");
 
-// Where a steered connection was meant to go, by the source address and port of its socket. The
-// daemon removes an entry when it accepts the connection; entries that are never taken are evicted
-// by newer ones.
+// A lane that has not renewed its deadline (by the monotonic clock) takes no new connections.
 struct {
-  __uint(type, BPF_MAP_TYPE_LRU_HASH);
-  __uint(max_entries, 65536);
-  __type(key, struct ip_endpoint);
-  __type(value, struct connection);
-} steered SEC(".maps");
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, MAX_LANES);
+  __type(key, __u32);
+  __type(value, __u64);
+} lane_deadlines SEC(".maps");
 
-// The client that a server is to see, by the address and port from which the daemon connects to the
-// server.
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, 65536);
   __uint(map_flags, BPF_F_NO_PREALLOC);
-  __type(key, struct ip_endpoint);
+  __type(key, struct service_key);
+  __type(value, struct service);
+} services SEC(".maps");
+
+// Accepted sockets inherit it from the listener.
+struct {
+  __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+  __type(key, int);
+  __type(value, struct lane_mark);
+} lane_marks SEC(".maps");
+
+// A connect under way, as the connecting socket has its addresses.
+struct flow {
+  __u64 netns;
+  struct pair pair;
+};
+
+// Of programs to lanes. Entries of connects that nobody accepted are evicted by newer ones.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 65536);
+  __type(key, struct flow);
+  __type(value, struct connection);
+} client_connects SEC(".maps");
+
+struct server_connect {
+  struct ip_endpoint client;
+  __u32 first_seq;
+};
+
+// Of the daemon to servers, with the client that the server is to see.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 65536);
+  __type(key, struct flow);
+  __type(value, struct server_connect);
+} server_connects SEC(".maps");
+
+// The client that a server is to see. The daemon gives it to its own socket, and the server's
+// socket has it from there.
+struct {
+  __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
   __type(value, struct ip_endpoint);
 } true_clients SEC(".maps");
 
+// A steered connection, at the program's socket and at the one that a lane accepted.
 struct {
   __uint(type, BPF_MAP_TYPE_SK_STORAGE);
   __uint(map_flags, BPF_F_NO_PREALLOC);
@@ -100,14 +146,61 @@ static __always_inline void map_ipv4(__u32 *address, __u32 ipv4) {
   address[3] = ipv4;
 }
 
-// Decides, and fills in what is known of the connection.
-static __always_inline __u32 decide(const struct settings *set, const struct question *asked,
-                                    struct connection *connection) {
+// A lane that is alive, or MAX_LANES.
+static __always_inline __u32 pick_lane(const struct settings *set, __u64 now_ns) {
+  const __u32 lanes = set->lanes, first = bpf_get_prandom_u32();
+  for (__u32 i = 0; i < MAX_LANES; i++) {
+    if (i >= lanes) break;
+    const __u32 lane = (first + i) % lanes;
+    const __u64 *deadline_ns = bpf_map_lookup_elem(&lane_deadlines, &lane);
+    if (deadline_ns && *deadline_ns > now_ns) return lane;
+  }
+  return MAX_LANES;
+}
+
+static __always_inline const struct service *service_of(__u64 netns, __u32 lane) {
+  const struct service_key key = {.netns = netns, .lane = lane};
+  return bpf_map_lookup_elem(&services, &key);
+}
+
+// Whether the lane listens there at this moment. After the death of its daemon it does not, and
+// nobody else can take its place.
+static __always_inline bool is_listening(struct bpf_sock_addr *ctx, const struct ip_endpoint *at, __u32 lane) {
+  struct bpf_sock_tuple tuple = {};
+  __u32 size = sizeof(tuple.ipv6);
+  if (at->address[2] == bpf_htonl(0xffff) && !at->address[1] && !at->address[0]) {
+    tuple.ipv4.daddr = at->address[3];
+    tuple.ipv4.dport = bpf_htons((__u16)at->port);
+    size = sizeof(tuple.ipv4);
+  } else {
+    __builtin_memcpy(tuple.ipv6.daddr, at->address, sizeof(tuple.ipv6.daddr));
+    tuple.ipv6.dport = bpf_htons((__u16)at->port);
+  }
+  struct bpf_sock *listener = bpf_sk_lookup_tcp(ctx, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+  if (!listener) return false;
+  const struct lane_mark *mark = bpf_sk_storage_get(&lane_marks, listener, NULL, 0);
+  const bool is_lane = mark && mark->lane == lane && listener->state == BPF_TCP_LISTEN;
+  bpf_sk_release(listener);
+  return is_lane;
+}
+
+// Between a program and the daemon every source address of the host works. By plain TCP these do
+// not, or not for this destination; TCP itself gives the right answer.
+static __always_inline bool is_odd_source(const struct bpf_sock *sk, const struct ip_endpoint *from) {
+  if (sk && sk->bound_dev_if) return true;
+  const __u32 *address = from->address;
+  if (!address[0] && !address[1] && address[2] == bpf_htonl(0xffff)) return (bpf_ntohl(address[3]) >> 24) == 127;
+  const bool is_loopback = !address[0] && !address[1] && !address[2] && address[3] == bpf_htonl(1);
+  return is_loopback || (bpf_ntohl(address[0]) >> 22) == 0xfe80 >> 6;
+}
+
+// Decides, and fills in what is known of the connection. `at`: where the lane listens.
+static __always_inline __u32 decide(struct bpf_sock_addr *ctx, const struct settings *set, const struct question *asked,
+                                    const struct ip_endpoint *at, struct connection *connection) {
   const __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   connection->original = asked->to;
   connection->pid = tgid;
   connection->cgroup_id = bpf_get_current_cgroup_id();
-  connection->started_ns = bpf_ktime_get_ns();
   connection->rule = ~0u;
   __builtin_memcpy(connection->command, asked->command, COMMAND_BYTES);
   if (tgid == set->daemon_tgid) return VERDICT_OWN;
@@ -116,9 +209,11 @@ static __always_inline __u32 decide(const struct settings *set, const struct que
   if (connection->rule == ~0u) return VERDICT_NO_RULE;
   if (connection->action == ACTION_PASS) return VERDICT_DENIED;
   if (connection->action == ACTION_SHORTCUT) return VERDICT_SHORTCUT;
-  if (connection->started_ns > set->deadline_ns) return VERDICT_DAEMON_DOWN;
+  if (is_odd_source(ctx->sk, &asked->from)) return VERDICT_SOURCE;
+  if (connection->lane == MAX_LANES) return VERDICT_DAEMON_DOWN;
   if (!bpf_map_lookup_elem(&announced, &asked->to)) return VERDICT_NOT_ANNOUNCED;
-  return VERDICT_CARRIED;
+  if (!at || !at->port) return VERDICT_NOT_SERVED;
+  return is_listening(ctx, at, connection->lane) ? VERDICT_CARRIED : VERDICT_DAEMON_DOWN;
 }
 
 // Tells the daemon of a connect that a rule left to plain TCP. Connects that match no rule are only
@@ -138,42 +233,54 @@ static __always_inline void tell(const struct connection *connection, __u32 fami
   bpf_ringbuf_submit(event, 0);
 }
 
-// True when the connect is to go to the daemon.
-static __always_inline bool is_steered(struct bpf_sock_addr *ctx, const struct settings *set, struct question *asked) {
-  struct connection connection = {};
+// True when the connect is to go to the daemon, at `at`.
+static __always_inline bool is_steered(struct bpf_sock_addr *ctx, const struct settings *set, struct question *asked,
+                                       const struct ip_endpoint *at, struct connection *connection) {
   bpf_get_current_comm(asked->command, sizeof(asked->command));
-  connection.cookie = bpf_get_socket_cookie(ctx);
-  connection.verdict = decide(set, asked, &connection);
-  const bool is_ours = connection.verdict == VERDICT_CARRIED || connection.verdict >= VERDICT_SHORTCUT;
-  if (is_ours) {
+  connection->cookie = bpf_get_socket_cookie(ctx);
+  connection->verdict = decide(ctx, set, asked, at, connection);
+  if (connection->verdict == VERDICT_CARRIED || connection->verdict == VERDICT_SHORTCUT) {
     struct connection *kept = ctx->sk ? bpf_sk_storage_get(&sockets, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
     if (kept)
-      *kept = connection;
+      *kept = *connection;
     else
-      connection.verdict = VERDICT_NO_MEMORY;
+      connection->verdict = VERDICT_NO_MEMORY;
   } else if (ctx->sk) {
     // The socket may have been steered by an earlier connect().
     bpf_sk_storage_delete(&sockets, ctx->sk);
   }
-  count(connection.verdict);
-  if (connection.verdict != VERDICT_OWN) bpf_map_update_elem(&recent, &connection.cookie, &connection, BPF_ANY);
-  tell(&connection, ctx->family);
-  return connection.verdict == VERDICT_CARRIED;
+  count(connection->verdict);
+  if (connection->verdict != VERDICT_OWN) bpf_map_update_elem(&recent, &connection->cookie, connection, BPF_ANY);
+  tell(connection, ctx->family);
+  return connection->verdict == VERDICT_CARRIED;
+}
+
+// The lane that would take the connect, and where it listens in this network namespace.
+static __always_inline const struct service *begin(struct bpf_sock_addr *ctx, const struct settings *set,
+                                                   struct connection *connection) {
+  connection->started_ns = bpf_ktime_get_ns();
+  connection->netns = bpf_get_netns_cookie(ctx);
+  connection->lane = pick_lane(set, connection->started_ns);
+  return service_of(connection->netns, connection->lane);
 }
 
 SEC("cgroup/connect4")
 int steer_connect4(struct bpf_sock_addr *ctx) {
   const struct settings *set = bpf_map_lookup_elem(&settings, &zero);
   if (ctx->protocol != IPPROTO_TCP || !set) return 1; // not ours to touch
+  struct connection connection = {};
   struct question asked = {};
+  const struct service *service = begin(ctx, set, &connection);
+  const struct ip_endpoint *at = service ? &service->ipv4 : NULL;
   map_ipv4(asked.to.address, ctx->user_ip4);
   asked.to.port = bpf_ntohs((__u16)ctx->user_port);
-  asked.from = set->host4;
+  if (at) __builtin_memcpy(asked.from.address, at->address, sizeof(asked.from.address));
   if (ctx->sk && ctx->sk->src_ip4) map_ipv4(asked.from.address, ctx->sk->src_ip4);
   if (ctx->sk) asked.from.port = ctx->sk->src_port;
-  if (!is_steered(ctx, set, &asked)) return 1; // plain TCP, as if nothing were here
-  ctx->user_ip4 = set->daemon4.address[3];
-  ctx->user_port = bpf_htons((__u16)set->daemon4.port);
+  // plain TCP, as if nothing were here
+  if (!is_steered(ctx, set, &asked, at, &connection) || !at) return 1;
+  ctx->user_ip4 = at->address[3];
+  ctx->user_port = bpf_htons((__u16)at->port);
   return 1;
 }
 
@@ -181,14 +288,18 @@ SEC("cgroup/connect6")
 int steer_connect6(struct bpf_sock_addr *ctx) {
   const struct settings *set = bpf_map_lookup_elem(&settings, &zero);
   if (ctx->protocol != IPPROTO_TCP || !set) return 1; // not ours to touch
+  struct connection connection = {};
   struct question asked = {};
+  const struct service *service = begin(ctx, set, &connection);
   asked.to.address[0] = ctx->user_ip6[0];
   asked.to.address[1] = ctx->user_ip6[1];
   asked.to.address[2] = ctx->user_ip6[2];
   asked.to.address[3] = ctx->user_ip6[3];
   asked.to.port = bpf_ntohs((__u16)ctx->user_port);
   const bool is_mapped = !asked.to.address[0] && !asked.to.address[1] && asked.to.address[2] == bpf_htonl(0xffff);
-  asked.from = is_mapped ? set->host4 : set->host6;
+  struct ip_endpoint at = {};
+  if (service) at = is_mapped ? service->ipv4 : service->ipv6;
+  __builtin_memcpy(asked.from.address, at.address, sizeof(asked.from.address));
   if (ctx->sk) {
     asked.from.port = ctx->sk->src_port;
     if (ctx->sk->src_ip6[0] | ctx->sk->src_ip6[1] | ctx->sk->src_ip6[2] | ctx->sk->src_ip6[3]) {
@@ -198,56 +309,43 @@ int steer_connect6(struct bpf_sock_addr *ctx) {
       asked.from.address[3] = ctx->sk->src_ip6[3];
     }
   }
-  if (!is_steered(ctx, set, &asked)) return 1; // plain TCP, as if nothing were here
-  const struct ip_endpoint *daemon = is_mapped ? &set->daemon4 : &set->daemon6;
-  ctx->user_ip6[0] = daemon->address[0];
-  ctx->user_ip6[1] = daemon->address[1];
-  ctx->user_ip6[2] = daemon->address[2];
-  ctx->user_ip6[3] = daemon->address[3];
-  ctx->user_port = bpf_htons((__u16)daemon->port);
+  // plain TCP, as if nothing were here
+  if (!is_steered(ctx, set, &asked, &at, &connection)) return 1;
+  ctx->user_ip6[0] = at.address[0];
+  ctx->user_ip6[1] = at.address[1];
+  ctx->user_ip6[2] = at.address[2];
+  ctx->user_ip6[3] = at.address[3];
+  ctx->user_port = bpf_htons((__u16)at.port);
   return 1;
 }
 
 // The true peer of a socket: the destination of a steered program, or the client of a server that
 // the daemon connected to.
-static __always_inline bool true_peer(struct bpf_sock_addr *ctx, const struct ip_endpoint *seen,
-                                      struct ip_endpoint *peer) {
-  const struct connection *connection = ctx->sk ? bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0) : NULL;
-  if (connection) {
-    *peer = connection->original;
-    return true;
-  }
-  const struct ip_endpoint *client = bpf_map_lookup_elem(&true_clients, seen);
-  if (!client) return false;
-  *peer = *client;
-  return true;
+static __always_inline const struct ip_endpoint *true_peer(struct bpf_sock_addr *ctx) {
+  if (!ctx->sk) return NULL;
+  const struct connection *connection = bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0);
+  if (connection) return &connection->original;
+  return bpf_sk_storage_get(&true_clients, ctx->sk, NULL, 0);
 }
 
 SEC("cgroup/getpeername4")
 int steer_getpeername4(struct bpf_sock_addr *ctx) {
-  struct ip_endpoint seen = {}, peer;
-  map_ipv4(seen.address, ctx->user_ip4);
-  seen.port = bpf_ntohs((__u16)ctx->user_port);
-  if (!true_peer(ctx, &seen, &peer)) return 1;
-  ctx->user_ip4 = peer.address[3];
-  ctx->user_port = bpf_htons((__u16)peer.port);
+  const struct ip_endpoint *peer = true_peer(ctx);
+  if (!peer) return 1;
+  ctx->user_ip4 = peer->address[3];
+  ctx->user_port = bpf_htons((__u16)peer->port);
   return 1;
 }
 
 SEC("cgroup/getpeername6")
 int steer_getpeername6(struct bpf_sock_addr *ctx) {
-  struct ip_endpoint seen = {}, peer;
-  seen.address[0] = ctx->user_ip6[0];
-  seen.address[1] = ctx->user_ip6[1];
-  seen.address[2] = ctx->user_ip6[2];
-  seen.address[3] = ctx->user_ip6[3];
-  seen.port = bpf_ntohs((__u16)ctx->user_port);
-  if (!true_peer(ctx, &seen, &peer)) return 1;
-  ctx->user_ip6[0] = peer.address[0];
-  ctx->user_ip6[1] = peer.address[1];
-  ctx->user_ip6[2] = peer.address[2];
-  ctx->user_ip6[3] = peer.address[3];
-  ctx->user_port = bpf_htons((__u16)peer.port);
+  const struct ip_endpoint *peer = true_peer(ctx);
+  if (!peer) return 1;
+  ctx->user_ip6[0] = peer->address[0];
+  ctx->user_ip6[1] = peer->address[1];
+  ctx->user_ip6[2] = peer->address[2];
+  ctx->user_ip6[3] = peer->address[3];
+  ctx->user_port = bpf_htons((__u16)peer->port);
   return 1;
 }
 
@@ -282,36 +380,69 @@ static __always_inline void restore_congestion(struct bpf_sock_ops *ctx, struct 
   bpf_sk_storage_delete(&congestion, sk);
 }
 
+static __always_inline __u32 first_seq_of(struct bpf_sock *sk) {
+  const struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+  return tcp ? BPF_CORE_READ(tcp, write_seq) : 0;
+}
+
+// Whether the connection of a socket that was just established began with that SYN.
+static __always_inline bool began_with(struct bpf_sock *sk, __u32 first_seq) {
+  const struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+  return tcp && BPF_CORE_READ(tcp, copied_seq) == first_seq + 1;
+}
+
+// The source port is chosen, and no packet has left: nobody can accept before this.
+static __always_inline void leave_connect(struct bpf_sock_ops *ctx, struct bpf_sock *sk) {
+  struct flow flow = {.netns = bpf_get_netns_cookie(ctx)};
+  fill_pair(&flow.pair, ctx);
+  const struct ip_endpoint *client = bpf_sk_storage_get(&true_clients, sk, NULL, 0);
+  if (client) {
+    const struct server_connect ours = {.client = *client, .first_seq = first_seq_of(sk)};
+    bpf_map_update_elem(&server_connects, &flow, &ours, BPF_ANY);
+    return;
+  }
+  const __u64 cookie = bpf_get_socket_cookie(ctx);
+  struct connection *told = bpf_map_lookup_elem(&recent, &cookie);
+  if (told) told->source = flow.pair.local;
+  struct connection *connection = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+  if (!connection || connection->verdict != VERDICT_CARRIED) {
+    restore_congestion(ctx, sk);
+    return;
+  }
+  connection->source = flow.pair.local;
+  connection->first_seq = first_seq_of(sk);
+  bpf_map_update_elem(&client_connects, &flow, connection, BPF_ANY);
+  unpace_leg(ctx, sk);
+}
+
+static __always_inline void take_connect(struct bpf_sock_ops *ctx, struct bpf_sock *sk) {
+  struct flow flow = {.netns = bpf_get_netns_cookie(ctx)};
+  fill_client_pair(&flow.pair, ctx);
+  if (bpf_sk_storage_get(&lane_marks, sk, NULL, 0)) {
+    struct connection *left = bpf_map_lookup_elem(&client_connects, &flow);
+    if (left && began_with(sk, left->first_seq)) bpf_sk_storage_get(&sockets, sk, left, BPF_SK_STORAGE_GET_F_CREATE);
+    bpf_map_delete_elem(&client_connects, &flow);
+    return;
+  }
+  struct server_connect *left = bpf_map_lookup_elem(&server_connects, &flow);
+  if (!left) return;
+  if (began_with(sk, left->first_seq)) {
+    bpf_sk_storage_get(&true_clients, sk, &left->client, BPF_SK_STORAGE_GET_F_CREATE);
+    unpace_leg(ctx, sk);
+  }
+  bpf_map_delete_elem(&server_connects, &flow);
+}
+
 SEC("sockops")
 int steer_sockops(struct bpf_sock_ops *ctx) {
+  struct bpf_sock *sk = ctx->sk;
   switch (ctx->op) {
-  case BPF_SOCK_OPS_TCP_CONNECT_CB: {
-    // The source port is chosen, and no packet has left: the daemon cannot accept before this.
-    struct pair pair = {};
-    fill_pair(&pair, ctx);
-    const struct ip_endpoint local = pair.local;
-    const __u64 cookie = bpf_get_socket_cookie(ctx);
-    struct connection *told = bpf_map_lookup_elem(&recent, &cookie);
-    if (told) told->source = local;
-    struct bpf_sock *sk = ctx->sk;
-    if (!sk) return 1;
-    struct connection *connection = bpf_sk_storage_get(&sockets, sk, NULL, 0);
-    if (!connection || connection->verdict != VERDICT_CARRIED) {
-      restore_congestion(ctx, sk);
-      return 1;
-    }
-    connection->source = local;
-    bpf_map_update_elem(&steered, &local, connection, BPF_ANY);
-    unpace_leg(ctx, sk);
+  case BPF_SOCK_OPS_TCP_CONNECT_CB:
+    if (sk) leave_connect(ctx, sk);
     return 1;
-  }
-  case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: {
-    struct pair pair = {};
-    fill_pair(&pair, ctx);
-    struct bpf_sock *sk = ctx->sk;
-    if (sk && bpf_map_lookup_elem(&true_clients, &pair.remote)) unpace_leg(ctx, sk);
+  case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+    if (sk) take_connect(ctx, sk);
     return 1;
-  }
   case BPF_SOCK_OPS_TCP_LISTEN_CB:
     tell_listener(ctx, EVENT_LISTEN);
     bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
@@ -322,6 +453,18 @@ int steer_sockops(struct bpf_sock_ops *ctx) {
   default:
     return 1;
   }
+}
+
+// The same for the daemon's own sockets, where the daemon is in a cgroup that is not steered. Other
+// sockets of that cgroup take no part.
+SEC("sockops")
+int steer_daemon_sockops(struct bpf_sock_ops *ctx) {
+  struct bpf_sock *sk = ctx->sk;
+  if (!sk) return 1;
+  if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB && bpf_sk_storage_get(&true_clients, sk, NULL, 0)) leave_connect(ctx, sk);
+  if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB && bpf_sk_storage_get(&lane_marks, sk, NULL, 0))
+    take_connect(ctx, sk);
+  return 1;
 }
 
 // The daemon runs this to learn its process id as the hooks above see it, which in a PID namespace

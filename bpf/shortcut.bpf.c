@@ -28,7 +28,9 @@ struct client {
   __u64 cookie;
   __u64 socket; // its tcp_sock
   __u32 first_seq;
+  __u32 is_to_lane; // it was steered to a lane of the daemon
   __u32 has_local_server;
+  __u32 unused;
 };
 
 // The tcp_socks of two sockets that are each other's ends. They are only read, and only through
@@ -56,11 +58,11 @@ extern struct {
 } sockets SEC(".maps");
 
 extern struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct settings);
-} settings SEC(".maps");
+  __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+  __type(key, int);
+  __type(value, struct lane_mark);
+} lane_marks SEC(".maps");
 
 // Connects under way, by the client's end. Entries that are never answered are evicted by newer
 // ones.
@@ -166,7 +168,12 @@ static __always_inline void begin_connect(struct bpf_sock_ops *ctx) {
   if (!tcp) return;
   struct pair self = {};
   fill_pair(&self, ctx);
-  const struct client client = {.cookie = cookie, .socket = (__u64)tcp, .first_seq = AS(tcp_sock, tcp)->write_seq};
+  const struct client client = {
+      .cookie = cookie,
+      .socket = (__u64)tcp,
+      .first_seq = AS(tcp_sock, tcp)->write_seq,
+      .is_to_lane = connection->verdict == VERDICT_CARRIED,
+  };
   bpf_map_update_elem(&connecting, &self, &client, BPF_ANY);
   watch_state(ctx);
 }
@@ -229,11 +236,11 @@ static __always_inline void leave(struct bpf_sock_ops *ctx) {
 }
 
 // Called for a connection request, before there is a socket and before the client gets an answer.
-static __always_inline void note_local_server(struct bpf_sock_ops *ctx) {
+static __always_inline void note_local_server(struct bpf_sock_ops *ctx, bool is_lane) {
   struct pair client_pair = {};
   fill_client_pair(&client_pair, ctx);
   struct client *client = bpf_map_lookup_elem(&connecting, &client_pair);
-  if (client) client->has_local_server = 1;
+  if (client && (!is_lane || client->is_to_lane)) client->has_local_server = 1;
 }
 
 static __always_inline void join_client(struct bpf_sock_ops *ctx) {
@@ -254,7 +261,7 @@ int shortcut_sockops(struct bpf_sock_ops *ctx) {
     begin_connect(ctx);
     return 1;
   case BPF_SOCK_OPS_RWND_INIT:
-    note_local_server(ctx);
+    note_local_server(ctx, false);
     return 1;
   case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
     join_client(ctx);
@@ -270,26 +277,19 @@ int shortcut_sockops(struct bpf_sock_ops *ctx) {
   }
 }
 
-// The same for sockets that the daemon accepts, where the daemon is in a cgroup that is not
-// steered. Other sockets of that cgroup take no part.
+// The same for sockets that lanes accept, where the daemon is in a cgroup that is not steered.
+// Other sockets of that cgroup take no part.
 SEC("sockops")
 int shortcut_daemon_sockops(struct bpf_sock_ops *ctx) {
-  const __u32 first = 0;
-  const struct settings *set = bpf_map_lookup_elem(&settings, &first);
-  if (!set || (ctx->local_port != set->daemon4.port && ctx->local_port != set->daemon6.port)) return 1;
-  switch (ctx->op) {
-  case BPF_SOCK_OPS_RWND_INIT:
-    note_local_server(ctx);
-    return 1;
-  case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
-    join_server(ctx);
-    return 1;
-  case BPF_SOCK_OPS_STATE_CB:
-    if (ctx->args[1] == BPF_TCP_CLOSE) leave(ctx);
-    return 1;
-  default:
+  if (ctx->op == BPF_SOCK_OPS_RWND_INIT) {
+    note_local_server(ctx, true);
     return 1;
   }
+  struct bpf_sock *sk = ctx->sk;
+  if (!sk || !bpf_sk_storage_get(&lane_marks, sk, NULL, 0)) return 1;
+  if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) join_server(ctx);
+  if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE) leave(ctx);
+  return 1;
 }
 
 // Whether it is known where to redirect to. An entry that is deleted may be used again at once, so

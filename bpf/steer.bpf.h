@@ -14,6 +14,7 @@
 #define AF_INET6 10
 #define IPPROTO_TCP 6
 #define MAX_RULES 64
+#define MAX_LANES 64
 #define COMMAND_BYTES 16
 
 // Addresses are IPv6 in network order; IPv4 ones are mapped (::ffff:a.b.c.d). Ports are in host
@@ -49,11 +50,26 @@ struct rule_set {
 };
 
 struct settings {
-  __u64 deadline_ns; // the daemon is alive until then, by the monotonic clock
   __u32 daemon_tgid; // whose own sockets are left alone
+  __u32 lanes;       // of the daemon that serves; 0 while none does
+};
+
+// A lane in a network namespace, which is known by its cookie.
+struct service_key {
+  __u64 netns;
+  __u32 lane;
   __u32 unused;
-  struct ip_endpoint daemon4, daemon6; // where steered connections go
-  struct ip_endpoint host4, host6;     // the source of sockets that are not bound
+};
+
+// Where that lane accepts clients. A port of 0: it does not, in that address family.
+struct service {
+  struct ip_endpoint ipv4, ipv6;
+};
+
+// Marks the listeners of lanes, and what they accept: no other process can make such a socket.
+struct lane_mark {
+  __u32 lane;
+  __u32 unused;
 };
 
 // A destination that a peer announced as listening.
@@ -67,12 +83,14 @@ enum verdict {
   VERDICT_CARRIED = 0,
   VERDICT_OWN = 1, // the daemon's own socket
   VERDICT_NO_RULE = 2,
-  VERDICT_DENIED = 3, // a rule says so
-  VERDICT_DAEMON_DOWN = 4,
-  VERDICT_NOT_ANNOUNCED = 5, // no peer says that it listens
-  VERDICT_NO_MEMORY = 6,
-  VERDICT_SHORTCUT = 7, // to another program of this host, past TCP where that is possible
-  VERDICTS = 8,
+  VERDICT_DENIED = 3,        // a rule says so
+  VERDICT_SOURCE = 4,        // its source address or device is for plain TCP to judge
+  VERDICT_DAEMON_DOWN = 5,   // no lane is alive
+  VERDICT_NOT_ANNOUNCED = 6, // no peer says that it listens
+  VERDICT_NOT_SERVED = 7,    // no lane listens in its network namespace and address family
+  VERDICT_NO_MEMORY = 8,
+  VERDICT_SHORTCUT = 9, // to another program of this host, past TCP where that is possible
+  VERDICTS = 10,
 };
 
 // A steered connection, as its own socket and the daemon know it.
@@ -80,6 +98,7 @@ struct connection {
   struct ip_endpoint original;
   struct ip_endpoint source; // known once its SYN is about to leave
   __u64 cookie;
+  __u64 netns;
   __u64 cgroup_id;
   __u64 started_ns;
   __u32 pid;
@@ -88,6 +107,8 @@ struct connection {
   enum action action;
   enum rule_flags flags;
   enum verdict verdict;
+  __u32 lane;      // that it was sent to
+  __u32 first_seq; // of its SYN, which tells it from an earlier connection with the same addresses
   char command[COMMAND_BYTES];
 };
 

@@ -36,6 +36,13 @@ static napi_value set_name(napi_env env, napi_callback_info info) {
   return mr_return(env, -pthread_setname_np(pthread_self(), name));
 }
 
+// Moves the calling thread to another network namespace; the other threads stay where they are.
+static napi_value enter_netns(napi_env env, napi_callback_info info) {
+  int32_t fd;
+  if (!mr_int_args(env, info, 1, &fd)) return NULL;
+  return mr_result(env, setns(fd, CLONE_NEWNET));
+}
+
 static napi_value thread_id(napi_env env, napi_callback_info info) {
   return mr_return(env, gettid());
 }
@@ -71,7 +78,7 @@ MR_EXPORTS(thread) {
       MR_FUNCTION("pin", pin),          MR_FUNCTION("affinity", affinity),
       MR_FUNCTION("setName", set_name), MR_FUNCTION("threadId", thread_id),
       MR_FUNCTION("clock", clock_),     MR_FUNCTION("yieldProcessor", yield_processor),
-      MR_FUNCTION("nothing", nothing),
+      MR_FUNCTION("nothing", nothing),  MR_FUNCTION("enterNetns", enter_netns),
   };
   return MR_DEFINE(env, exports, functions);
 }

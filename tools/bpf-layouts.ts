@@ -10,7 +10,17 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const target = `${root}src/steering/layouts.ts`;
 const object = 'build/bpf/steer.o';
 /** Structs to write; what they contain comes along. */
-const wanted = ['ip_endpoint', 'settings', 'announcement', 'connection', 'event', 'rule_set'];
+const wanted = [
+  'ip_endpoint',
+  'settings',
+  'service_key',
+  'service',
+  'lane_mark',
+  'announcement',
+  'connection',
+  'event',
+  'rule_set',
+];
 /** Their constants are read in TypeScript as well. */
 const prefixes: Readonly<Record<string, string>> = {
   action: 'ACTION_',

@@ -45,11 +45,6 @@ export interface StreamInfo {
   readonly client: Address;
   /** The destination as the client sees it. */
   readonly original: Address;
-  /**
-   * The daemon's address on the leg to the server; the client's own where the client is on this
-   * host.
-   */
-  readonly local: Address;
   readonly isOpener: boolean;
   readonly command: string;
   readonly pid: number;

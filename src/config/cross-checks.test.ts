@@ -19,7 +19,7 @@ describe('between keys of a config', () => {
         /:1:33: listen\.addresses\[1\]: is a second address of its family/,
       ],
       ['listen: { addresses: [10.0.0.1, "::1", "::2"] }', /addresses\[2\]: is a second address/],
-      ['listen: { proxyPort: 5, controlPort: 5 }', /listen\.controlPort: is the same as proxyPort/],
+      ['listen: { proxyPort: 5, controlPort: 5 }', /listen\.controlPort: is a port of the lanes/],
       ['node: a\ninsecure: true\npeers: [{ name: a, address: x }]', /:3:17: peers\[0\]\.name: 'a' is this node itself/],
       [
         'insecure: true\npeers: [{ name: b, address: x }, { name: b, address: y }]',

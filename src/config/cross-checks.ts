@@ -6,7 +6,9 @@ import { hostname } from 'node:os';
 import { MAX_RULES, parseRules } from '../steering/index.ts';
 import { formatHostPort, formatSize, isLoopback, isNodeName } from '../text/index.ts';
 import type { Problem } from './config-error.ts';
-import type { ParsedConfig } from './schema.ts';
+import { MAX_LANES, type ParsedConfig } from './schema.ts';
+
+const MAX_PORT = 65_535;
 
 interface CrossCheck {
   /** Paths such as `channel.ringBytes`. */
@@ -16,7 +18,7 @@ interface CrossCheck {
 
 export const crossChecks: readonly CrossCheck[] = [
   { reads: ['node'], check: checkNode },
-  { reads: ['listen'], check: checkListen },
+  { reads: ['listen', 'lanes'], check: checkListen },
   { reads: ['rules'], check: checkRules },
   { reads: ['node', 'peers'], check: checkPeers },
   { reads: ['tls', 'insecure', 'peers', 'etcd'], check: checkTrust },
@@ -32,7 +34,7 @@ function checkNode({ node }: ParsedConfig): readonly Problem[] {
   return [{ path: [], message: "node: the host's name is not a valid node name; give node: NAME" }];
 }
 
-function checkListen({ listen: { addresses, proxyPort, controlPort } }: ParsedConfig): readonly Problem[] {
+function checkListen({ lanes, listen: { addresses, proxyPort, controlPort } }: ParsedConfig): readonly Problem[] {
   const problems: Problem[] = [];
   const [first, ...others] = addresses;
   for (const [index, other] of others.entries()) {
@@ -42,8 +44,14 @@ function checkListen({ listen: { addresses, proxyPort, controlPort } }: ParsedCo
       message: 'is a second address of its family; give at most one IPv4 and one IPv6 address',
     });
   }
-  if (proxyPort === controlPort && proxyPort !== 0) {
-    problems.push({ path: ['listen', 'controlPort'], message: 'is the same as proxyPort; give another port' });
+  const lastPort = proxyPort + (lanes === 'auto' ? MAX_LANES : lanes) - 1;
+  if (proxyPort !== 0 && lastPort > MAX_PORT) {
+    const message = `leaves no ports for all lanes, which need ${proxyPort} to ${lastPort}; give a lower one`;
+    problems.push({ path: ['listen', 'proxyPort'], message });
+  }
+  if (proxyPort !== 0 && controlPort >= proxyPort && controlPort <= lastPort) {
+    const message = `is a port of the lanes, which have ${proxyPort} to ${lastPort} (proxyPort); give another`;
+    problems.push({ path: ['listen', 'controlPort'], message });
   }
   return problems;
 }

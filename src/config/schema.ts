@@ -7,6 +7,8 @@ import * as field from './fields.ts';
 const KiB = 1024;
 const MiB = 1024 * KiB;
 const GiB = 1024 * MiB;
+/** As many as the kernel's table has places for. */
+export const MAX_LANES = 64;
 const mapping = { error: 'a mapping of keys to values' };
 const list = { error: 'a list' };
 
@@ -18,7 +20,12 @@ const listen = z.strictObject(
       .describe(
         "addresses of this host that programs are steered to, at most one of each family; default: the host's first of each",
       ),
-    proxyPort: field.port().default(4789).describe('where steered connections arrive; 0: any free port'),
+    proxyPort: field
+      .port()
+      .default(4800)
+      .describe(
+        'where steered connections arrive: the first lane’s port, one more for each other lane; 0: any free ports',
+      ),
     controlPort: field.port().default(field.DEFAULT_CONTROL_PORT).describe('where peers connect; 0: any free port'),
   },
   mapping,
@@ -179,7 +186,7 @@ export const configSchema = z.strictObject(
       .describe('in order of preference: soft-shm, soft-roce, soft-tcp, or libibverbs devices'),
     device: device.prefault({}),
     lanes: field
-      .wholeOrAuto(1, 64)
+      .wholeOrAuto(1, MAX_LANES)
       .default('auto')
       .describe('worker threads; auto: half of the processors, at least 1'),
     channel: channel.prefault({}),

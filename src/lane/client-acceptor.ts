@@ -1,17 +1,17 @@
-// Accepts the clients that steering sent to this lane, and has each of them carried to a peer, or
-// resets it.
+// Accepts the clients that steering sent to this lane, in each network namespace that is served,
+// and has each of them carried to a peer, or resets it.
 
 import type { StreamInfo } from '../channel/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
 import { Acceptor, type EventLoop } from '../loop/index.ts';
-import { type Address, formatAddress, type Socket } from '../native/index.ts';
-import type { ConnectionMaps } from '../steering/index.ts';
+import { type Address, Fd, formatAddress, inNetns, ip, type Socket } from '../native/index.ts';
+import type { LaneSteering } from '../steering/index.ts';
 import type { ConnectionEvents } from './connection-events.ts';
-import type { LaneSettings } from './messages.ts';
+import type { LaneSettings, ToLane } from './messages.ts';
 
 /** What to do when the lane cannot listen. */
 const listenAdvice: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'the port is in use; choose another with listen.proxyPort',
+  EADDRINUSE: 'the port is in use; choose others with listen.proxyPort',
   EADDRNOTAVAIL: 'this host has no such address; see listen.addresses',
   EACCES: 'ports below 1024 need more rights; choose another with listen.proxyPort',
 };
@@ -19,7 +19,7 @@ const listenAdvice: Readonly<Record<string, string>> = {
 interface ClientAcceptorOptions {
   readonly loop: EventLoop;
   readonly settings: LaneSettings;
-  readonly maps: ConnectionMaps;
+  readonly steering: LaneSteering;
   readonly events: ConnectionEvents;
   /**
    * Opens a stream for the client, which takes the socket over. False when no peer can be reached
@@ -30,26 +30,65 @@ interface ClientAcceptorOptions {
 
 export class ClientAcceptor implements Disposable {
   readonly #options: ClientAcceptorOptions;
-  readonly #acceptors: Acceptor[] = [];
+  /** By the cookie of their network namespace. */
+  readonly #acceptors = new Map<number, readonly Acceptor[]>();
 
+  /** Throws when it cannot listen in the daemon's own network namespace. */
   constructor(options: ClientAcceptorOptions) {
     this.#options = options;
-    using undo = new DisposableStack();
-    for (const address of options.settings.listen) this.#acceptors.push(undo.use(this.#listen(address)));
-    undo.move();
+    this.#serve(this.#listenAt(options.settings.listen.map((address) => portOfLane(address, options.settings.index))));
+  }
+
+  /**
+   * Clients in that network namespace, too. Where the lane cannot listen there, they are left to
+   * plain TCP.
+   */
+  serveNetns({ netns, fd, hosts }: Extract<ToLane, { kind: 'serveNetns' }>): void {
+    if (this.#acceptors.has(netns)) return;
+    try {
+      using namespace = Fd.duplicateOf(fd);
+      this.#serve(inNetns(namespace, () => this.#listenAt(hosts.map((host) => ip(host, 0)))));
+    } catch (error) {
+      if (!(error instanceof MillraceError)) throw error;
+      this.#options.events.error(`serve a network namespace: ${error.message}; its programs use plain TCP`);
+    }
+  }
+
+  leaveNetns(netns: number): void {
+    this.#options.steering.leave(netns);
+    for (const acceptor of this.#acceptors.get(netns) ?? []) acceptor.close();
+    this.#acceptors.delete(netns);
   }
 
   /** A descriptor is about to be closed: an acceptor that paused for want of one goes on. */
   resume(): void {
-    for (const acceptor of this.#acceptors) acceptor.reopen();
+    for (const acceptors of this.#acceptors.values()) for (const acceptor of acceptors) acceptor.reopen();
   }
 
   close(): void {
-    for (const acceptor of this.#acceptors) acceptor.close();
+    for (const netns of this.#acceptors.keys()) this.leaveNetns(netns);
   }
 
   [Symbol.dispose](): void {
     this.close();
+  }
+
+  #serve(acceptors: readonly Acceptor[]): void {
+    const [first] = acceptors;
+    if (first === undefined) return;
+    const netns = first.listener.netnsCookie;
+    this.#acceptors.set(netns, acceptors);
+    this.#options.steering.serve(
+      netns,
+      acceptors.map(({ listener }) => listener),
+    );
+  }
+
+  #listenAt(addresses: readonly Address[]): readonly Acceptor[] {
+    using undo = new DisposableStack();
+    const acceptors = addresses.map((address) => undo.use(this.#listen(address)));
+    undo.move();
+    return acceptors;
   }
 
   #listen(address: Address): Acceptor {
@@ -59,7 +98,6 @@ export class ClientAcceptor implements Disposable {
         loop,
         address,
         bufferBytes: settings.socketBufferBytes,
-        isShared: settings.lanes > 1,
         onAccept: (socket) => this.#admit(socket),
         onPause: ({ code }) => events.error(`accept connections: ${code} (raise LimitNOFILE); new ones wait`),
       });
@@ -73,29 +111,33 @@ export class ClientAcceptor implements Disposable {
   }
 
   #admit(socket: Socket): void {
-    const { maps, events, openStream } = this.#options;
+    const { steering, events, openStream } = this.#options;
     events.counters.accepted++;
     try {
-      const client = socket.peerAddress;
-      const steered = maps.take(client);
+      const steered = steering.accepted(socket);
       if (steered === undefined) {
         events.counters.unsteered++;
         reset(socket);
         return;
       }
-      const { original, connection } = steered;
+      const { client, original, connection } = steered;
       const { command, pid } = connection;
-      const info: StreamInfo = { client, original, local: client, isOpener: true, command, pid };
+      const info: StreamInfo = { client, original, isOpener: true, command, pid };
       if (openStream(socket, info)) return;
       events.refused(info, '', 'no peer that announced it can be reached');
       reset(socket);
     } catch (error) {
       reset(socket);
       if (!(error instanceof SystemError)) throw error;
-      // The client was reset before it was accepted, and has no address any more.
+      // The client was reset before it was accepted.
       events.counters.resets++;
     }
   }
+}
+
+/** Each lane has a port of its own, so that one that is stuck can be left out. */
+function portOfLane(address: Address, lane: number): Address {
+  return address.family === 'unix' || address.port === 0 ? address : { ...address, port: address.port + lane };
 }
 
 function reset(socket: Socket): void {

@@ -15,7 +15,7 @@ import { UsageError } from '../errors.ts';
 import type { EventLoop } from '../loop/index.ts';
 import type { Socket } from '../native/index.ts';
 import type { ConnectionStatus, LinkStatus } from '../status/index.ts';
-import { ConnectionMaps } from '../steering/index.ts';
+import { LaneSteering } from '../steering/index.ts';
 import { ClientAcceptor } from './client-acceptor.ts';
 import { ConnectionEvents } from './connection-events.ts';
 import { DevicePool, meetingPlace } from './device-pool.ts';
@@ -44,6 +44,7 @@ export class Lane implements Disposable {
   readonly #devices: DevicePool;
   readonly #options: SessionOptions;
   readonly #events: ConnectionEvents;
+  readonly #steering: LaneSteering;
   readonly #acceptor: ClientAcceptor;
   readonly #dialer: ServerDialer;
   readonly #routes = new Routes();
@@ -58,15 +59,17 @@ export class Lane implements Disposable {
     this.#host = host;
     this.#loop = loop;
     this.#options = { ...sessionOptions(settings), place: meetingPlace(settings.device) };
-    const maps = undo.use(ConnectionMaps.open(settings.instance));
+    const steering = undo.use(new LaneSteering(settings.instance, settings.index));
+    this.#steering = steering;
+    steering.beat();
     this.#devices = undo.use(new DevicePool(settings.device));
     const { memoryBytes, recordsPerSend } = settings.channel;
     this.#context = undo.use(new LinkContext(loop, { memoryBytes: memoryBytes / settings.lanes, recordsPerSend }));
     const events = new ConnectionEvents((message) => host.tell(message));
     this.#events = events;
-    this.#dialer = new ServerDialer(maps, events, settings.socketBufferBytes);
+    this.#dialer = new ServerDialer(steering, events, settings.socketBufferBytes);
     const openStream = (socket: Socket, info: StreamInfo): boolean => this.#openStream(socket, info);
-    this.#acceptor = undo.use(new ClientAcceptor({ loop, settings, maps, events, openStream }));
+    this.#acceptor = undo.use(new ClientAcceptor({ loop, settings, steering, events, openStream }));
     this.#undo = undo.move();
   }
 
@@ -99,6 +102,12 @@ export class Lane implements Disposable {
       case 'listeners':
         this.#dialer.setListeners(message.endpoints);
         break;
+      case 'serveNetns':
+        this.#acceptor.serveNetns(message);
+        break;
+      case 'leaveNetns':
+        this.#acceptor.leaveNetns(message.netns);
+        break;
       case 'break':
         for (const session of this.#sessionsWith(message.peer)) session.breakTransport();
         break;
@@ -108,6 +117,11 @@ export class Lane implements Disposable {
       default:
         throw new UsageError(`a lane was told ${message.kind}`);
     }
+  }
+
+  /** Tells the kernel that this lane takes connections; at least every LANE_BEAT_NS. */
+  signOfLife(): void {
+    this.#steering.beat();
   }
 
   /** Does what is due by the clock. */
@@ -191,7 +205,6 @@ export class Lane implements Disposable {
 
   #socketClosed(stream: Stream, peer: string): void {
     this.#events.closed(stream, peer);
-    if (!stream.info.isOpener) this.#dialer.release(stream.info.local);
     this.#acceptor.resume();
   }
 

@@ -9,7 +9,9 @@ export interface LaneSettings {
   readonly index: number;
   readonly lanes: number;
   readonly instance: string;
-  /** Where it accepts clients. */
+  /**
+   * Where it accepts clients in the daemon's own network namespace, once for each address family.
+   */
   readonly listen: readonly Address[];
   readonly devices: readonly string[];
   readonly device: DeviceConfig;
@@ -42,6 +44,12 @@ export type ToLane =
     }
   /** What peers may connect to on this host. */
   | { readonly kind: 'listeners'; readonly endpoints: readonly string[] }
+  /**
+   * Clients in another network namespace are accepted, at these addresses of it. `fd` stands for
+   * it, and stays open until the lane has heard this.
+   */
+  | { readonly kind: 'serveNetns'; readonly netns: number; readonly fd: number; readonly hosts: readonly string[] }
+  | { readonly kind: 'leaveNetns'; readonly netns: number }
   | { readonly kind: 'ask'; readonly id: number; readonly what: 'status' | 'connections' | 'nothing' }
   /** Breaks the links with the peer on purpose, for tests. */
   | { readonly kind: 'break'; readonly peer: string }

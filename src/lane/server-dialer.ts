@@ -4,24 +4,23 @@
 import { constants } from 'node:os';
 import type { Leg, StreamInfo } from '../channel/index.ts';
 import { SystemError } from '../errors.ts';
-import { isShortage, prepareLeg, SourcePorts } from '../loop/index.ts';
+import { isShortage, prepareLeg } from '../loop/index.ts';
 import { type Address, formatAddress, Socket } from '../native/index.ts';
-import type { ConnectionMaps } from '../steering/index.ts';
+import type { LaneSteering } from '../steering/index.ts';
 import type { ConnectionEvents } from './connection-events.ts';
 import { announcedEndpoint } from './routes.ts';
 
 const { ECONNREFUSED, EADDRNOTAVAIL } = constants.errno;
 
 export class ServerDialer {
-  readonly #maps: ConnectionMaps;
+  readonly #steering: LaneSteering;
   readonly #events: ConnectionEvents;
   readonly #bufferBytes: number;
-  readonly #ports = new SourcePorts();
   /** Endpoints of servers here that peers may connect to. */
   #listeners: ReadonlySet<string> = new Set();
 
-  constructor(maps: ConnectionMaps, events: ConnectionEvents, bufferBytes: number) {
-    this.#maps = maps;
+  constructor(steering: LaneSteering, events: ConnectionEvents, bufferBytes: number) {
+    this.#steering = steering;
     this.#events = events;
     this.#bufferBytes = bufferBytes;
   }
@@ -32,27 +31,23 @@ export class ServerDialer {
 
   /** The leg to the server, or the errno with which the client is refused. */
   dial(client: Address, original: Address, peer: string): Leg | number {
-    const info: StreamInfo = { client, original, local: client, isOpener: false, command: '', pid: 0 };
+    const info: StreamInfo = { client, original, isOpener: false, command: '', pid: 0 };
     if (original.family === 'unix' || !this.#listeners.has(announcedEndpoint(original))) {
       this.#events.refused(info, peer, 'no server of this host that was announced');
       return ECONNREFUSED;
     }
     let socket: Socket | undefined;
-    let local: Address | undefined;
     try {
       socket = Socket.stream(original.family);
       prepareLeg(socket, this.#bufferBytes);
-      local = this.#ports.bind(socket, original.host);
       // Before the connect: the server may ask for its client as soon as that is on its way.
-      this.#maps.setTrueClient(local, client);
+      this.#steering.setTrueClient(socket, client);
       // A server of this host has answered by now, and the second call says so.
       const isConnecting = !socket.connect(original) && !socket.connect(original);
-      const dialed = { ...info, local };
-      this.#events.opened(dialed, peer);
-      return { socket, isConnecting, info: dialed };
+      this.#events.opened(info, peer);
+      return { socket, isConnecting, info };
     } catch (error) {
       socket?.close();
-      if (local !== undefined) this.release(local);
       if (!(error instanceof SystemError)) throw error;
       this.#events.refused(info, peer, `connect to the server: ${error.code}`);
       if (isShortage(error) || error.errno === -EADDRNOTAVAIL) {
@@ -61,11 +56,5 @@ export class ServerDialer {
       }
       return -error.errno;
     }
-  }
-
-  /** The socket of a leg that was bound to this address is closed. */
-  release(local: Address): void {
-    this.#maps.forgetTrueClient(local);
-    this.#ports.release(local);
   }
 }

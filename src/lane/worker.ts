@@ -5,12 +5,14 @@ import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_thread
 import { EventLoop } from '../loop/index.ts';
 import { EventFd, Fd, nameThread, pollEvents, TimerFd } from '../native/index.ts';
 import { SpinPolicy, tunings } from '../spin/index.ts';
+import { LANE_BEAT_NS } from '../steering/index.ts';
 import { Lane } from './lane.ts';
 import { LaneLoop } from './lane-loop.ts';
 import type { FromLane, LaneSettings, ToLane } from './messages.ts';
 
-/** How often deadlines are checked. */
-const BEAT_NS = 250_000_000;
+/** Deadlines are checked at every second sign of life. */
+const SIGNS_PER_BEAT = 2;
+const BEAT_NS = SIGNS_PER_BEAT * LANE_BEAT_NS;
 
 if (parentPort === null) throw new Error('a lane is a worker thread');
 const port = parentPort;
@@ -79,15 +81,20 @@ function start(): void {
   };
   loop.watch(wake.fd, pollEvents.in, { onEvents: hear });
   let sinceHeartbeatNs = 0;
+  let signs = 0;
   loop.watch(timer.fd, pollEvents.in, {
     onEvents: () => {
-      sinceHeartbeatNs += timer.take() * BEAT_NS;
+      signs += timer.take();
+      lane.signOfLife();
+      if (signs < SIGNS_PER_BEAT) return;
+      sinceHeartbeatNs += (signs / SIGNS_PER_BEAT) * BEAT_NS;
+      signs = 0;
       const isHeartbeat = sinceHeartbeatNs >= heartbeatMs * 1e6;
       if (isHeartbeat) sinceHeartbeatNs = 0;
       lane.beat(isHeartbeat);
     },
   });
-  timer.set(BEAT_NS, BEAT_NS);
+  timer.set(LANE_BEAT_NS, LANE_BEAT_NS);
   const all = undo.move();
   const run = (): void => {
     laneLoop.run();

@@ -19,8 +19,6 @@ export interface AcceptorOptions {
   readonly address: Address;
   /** Send and receive buffer of each accepted socket. */
   readonly bufferBytes: number;
-  /** Other lanes listen at the same address (SO_REUSEPORT): the kernel spreads the connections. */
-  readonly isShared?: boolean;
   /**
    * Takes the socket over, also when it throws; unless it throws a shortage (see `isShortage`):
    * then the socket is offered again later.
@@ -36,7 +34,7 @@ export interface AcceptorOptions {
 export class Acceptor implements Watched, Resumable, Disposable {
   readonly address: Address;
   readonly #options: AcceptorOptions;
-  readonly #listener: Socket;
+  readonly listener: Socket;
   readonly #token: number;
   readonly #retry: RetryTimer;
   /** Accepted, and waiting for a descriptor that it needs besides its own. */
@@ -49,16 +47,15 @@ export class Acceptor implements Watched, Resumable, Disposable {
     const { loop, address, bufferBytes } = options;
     using undo = new DisposableStack();
     this.#options = options;
-    this.#listener = undo.use(Socket.stream(address.family));
-    this.#listener.setOption('reuseAddress', 1);
-    if (options.isShared === true) this.#listener.setOption('reusePort', 1);
-    if (address.family === 'ipv6') this.#listener.setOption('ipv6Only', 1);
-    prepareLeg(this.#listener, bufferBytes);
-    this.#listener.bind(address);
-    this.#listener.listen(BACKLOG);
-    this.address = this.#listener.localAddress;
+    this.listener = undo.use(Socket.stream(address.family));
+    this.listener.setOption('reuseAddress', 1);
+    if (address.family === 'ipv6') this.listener.setOption('ipv6Only', 1);
+    prepareLeg(this.listener, bufferBytes);
+    this.listener.bind(address);
+    this.listener.listen(BACKLOG);
+    this.address = this.listener.localAddress;
     this.#retry = undo.use(new RetryTimer(loop, () => this.reopen()));
-    this.#token = loop.watch(this.#listener.fd, pollEvents.in | pollEvents.edge, this);
+    this.#token = loop.watch(this.listener.fd, pollEvents.in | pollEvents.edge, this);
     undo.move();
   }
 
@@ -75,7 +72,7 @@ export class Acceptor implements Watched, Resumable, Disposable {
 
   /** Accepts what waits. */
   resume(): void {
-    if (this.#isPaused || this.#listener.isClosed) return;
+    if (this.#isPaused || this.listener.isClosed) return;
     try {
       for (let count = 0; count < MAX_ACCEPTS; count++) {
         const socket = this.#next();
@@ -94,9 +91,9 @@ export class Acceptor implements Watched, Resumable, Disposable {
   }
 
   close(): void {
-    if (this.#listener.isClosed) return;
-    this.#options.loop.unwatch(this.#listener.fd, this.#token);
-    this.#listener.close();
+    if (this.listener.isClosed) return;
+    this.#options.loop.unwatch(this.listener.fd, this.#token);
+    this.listener.close();
     this.#retry.close();
     this.#parked?.close();
   }
@@ -111,7 +108,7 @@ export class Acceptor implements Watched, Resumable, Disposable {
     if (parked !== undefined) return parked;
     for (;;) {
       try {
-        return this.#listener.accept();
+        return this.listener.accept();
       } catch (error) {
         // The client was gone before it was accepted.
         if (!(error instanceof SystemError) || error.code !== 'ECONNABORTED') throw error;

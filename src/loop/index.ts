@@ -5,4 +5,3 @@ export { BufferPool, type PooledBuffer } from './buffer-pool.ts';
 export { EventLoop, type Resumable, type Watched } from './event-loop.ts';
 export { prepareLeg } from './leg-socket.ts';
 export { type Draining, ResetDrain } from './reset-drain.ts';
-export { SourcePorts } from './source-ports.ts';

@@ -91,6 +91,7 @@ interface NetlinkCalls {
 
 interface ThreadCalls {
   pin(cpu: number): number;
+  enterNetns(fd: number): number;
   affinity(): number[] | number;
   setName(name: string): number;
   threadId(): number;

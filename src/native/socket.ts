@@ -220,6 +220,14 @@ export class Socket extends Fd {
     return { pid: view.getInt32(0, true), uid: view.getUint32(4, true), gid: view.getUint32(8, true) };
   }
 
+  /** The cookie of the socket's network namespace, which no other namespace ever has. */
+  get netnsCookie(): number {
+    // SOL_SOCKET, SO_NETNS_COOKIE
+    const bytes = new Uint8Array(8);
+    check(addon.getsockopt(this.fd, 1, 71, bytes), 'getsockopt', 'network namespace');
+    return Number(new DataView(bytes.buffer).getBigUint64(0, true));
+  }
+
   /** On close: drop what is unsent and reset the connection. */
   resetOnClose(isReset = true): void {
     check(addon.setsockopt(this.fd, 1, 13, isReset ? lingers.reset : lingers.end), 'setsockopt', 'linger');

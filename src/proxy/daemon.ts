@@ -15,7 +15,6 @@ import {
   formatIpEndpoint,
   ownAddresses,
   parseRules,
-  type Service,
   Steering,
 } from '../steering/index.ts';
 import { readSecurity } from '../tls/index.ts';
@@ -24,6 +23,7 @@ import { BigSegments } from './big-segments.ts';
 import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
 import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
 import { Lanes } from './lanes.ts';
+import { Namespaces } from './namespaces.ts';
 import { PeerTable } from './peer-table.ts';
 import { PlainLog } from './plain-log.ts';
 import { Readiness } from './readiness.ts';
@@ -80,7 +80,7 @@ export class ProxyDaemon implements AsyncDisposable {
     // Last: a daemon that cannot start must not lower the limit that another daemon of this host
     // has raised.
     if (config.bigSegments) undo.use(raiseSegments());
-    parts.steering.serve(serviceOf(listen));
+    parts.steering.serve(config.lanes);
     const daemon = new ProxyDaemon(options, parts, undo.move());
     parts.readiness.begin();
     return daemon;
@@ -260,9 +260,14 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): void {
       control.setListeners(endpoints);
     }),
   );
+  const namespaces = undo.use(new Namespaces(lanes));
   steering.onEvent((event) => {
-    if (event.kind === eventKinds.connect) plain.add(event.connection, (remote) => peers.whyNotAnnounced(remote));
-    else follower.onEvent(event);
+    if (event.kind !== eventKinds.connect) {
+      follower.onEvent(event);
+      return;
+    }
+    namespaces.onConnect(event.connection);
+    plain.add(event.connection, (remote) => peers.whyNotAnnounced(remote));
   });
   undo.use(followSubscribers(lanes));
   // Undone first: no new connections come, and lanes end while their peers can still be told.
@@ -334,15 +339,6 @@ function addressesOf({ listen }: Config): readonly Address[] {
 
 function hostOf(address: Address | undefined): string {
   return address === undefined || address.family === 'unix' ? '127.0.0.1' : address.host;
-}
-
-function serviceOf(addresses: readonly Address[]): Service {
-  const of = (family: 'ipv4' | 'ipv6'): { readonly address: string; readonly port: number } | undefined => {
-    const found = addresses.find((address) => address.family === family);
-    return found?.family === family ? { address: found.host, port: found.port } : undefined;
-  };
-  const [ipv4, ipv6] = [of('ipv4'), of('ipv6')];
-  return { ...(ipv4 && { ipv4 }), ...(ipv6 && { ipv6 }) };
 }
 
 function reportError(where: string, message: string, code: string, peer = ''): void {

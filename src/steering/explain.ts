@@ -25,8 +25,10 @@ export const verdictWords: Readonly<Record<Verdict, string>> = {
   own: 'plain TCP: it is the daemon’s own',
   noRule: 'plain TCP: no rule is about it',
   denied: 'plain TCP: a rule says so',
-  daemonDown: 'plain TCP: no daemon was serving',
+  source: 'plain TCP: its source is a loopback or link-local address, or bound to a device',
+  daemonDown: 'plain TCP: no lane of a daemon was alive',
   notAnnounced: 'plain TCP: no peer announced that the destination listens',
+  notServed: 'plain TCP: the daemon has no listener for it in its network namespace',
   noMemory: 'plain TCP: the kernel had no memory to remember it',
   shortcut: 'by shortcut to a program of this host, where both ends take part',
 };
@@ -55,11 +57,17 @@ export function explainConnection(connection: Connection, rules: RuleSet): Expla
     add('is it for the shortcut?', 'yes: it stays as it is, and messages go past TCP while both ends are local', true);
     return explained;
   }
+  const isOdd = verdict === 'source';
+  const sources = isOdd ? 'no: loopback, link-local, or bound to a device' : 'yes';
+  if (add('is its source one that other hosts can answer?', sources, isOdd)) return explained;
   const isDown = verdict === 'daemonDown';
-  if (add('was a daemon serving?', isDown ? 'no' : 'yes', isDown)) return explained;
+  if (add('was a lane of a daemon alive?', isDown ? 'no' : 'yes', isDown)) return explained;
   const isUnknown = verdict === 'notAnnounced';
   const destination = formatIpEndpoint(connection.original);
   if (add(`has a peer announced ${destination}?`, isUnknown ? 'no' : 'yes', isUnknown)) return explained;
+  const isElsewhere = verdict === 'notServed';
+  const listens = 'does the lane listen in its network namespace, for its address family?';
+  if (add(listens, isElsewhere ? 'no' : 'yes', isElsewhere)) return explained;
   if (verdict === 'noMemory') add('could the kernel remember it?', 'no: out of memory', true);
   else add('by which method?', 'connect: it was sent to the daemon', true);
   return explained;

@@ -3,7 +3,7 @@
 import { hostOf } from './ip-endpoint.ts';
 import type { Event } from './layouts.ts';
 import { eventKinds, type IpEndpoint } from './layouts.ts';
-import { OwnListeners, reachableAt, scanListeners } from './listeners.ts';
+import { isHostLocal, OwnListeners, reachableAt, scanListeners } from './listeners.ts';
 import { SteadyAddresses } from './steady-addresses.ts';
 
 /**
@@ -57,6 +57,5 @@ export function followListeners(onListeners: (endpoints: readonly IpEndpoint[]) 
 
 /** By other hosts. */
 function isReachable({ address }: IpEndpoint): boolean {
-  const host = hostOf(address);
-  return !host.startsWith('127.') && host !== '::1' && !host.startsWith('fe80');
+  return !isHostLocal(hostOf(address));
 }

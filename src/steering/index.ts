@@ -1,6 +1,5 @@
 // Whose connections are carried, and how they reach the daemon.
 
-export { ConnectionMaps } from './connection-maps.ts';
 export {
   type Check,
   type Explanation,
@@ -13,10 +12,11 @@ export {
 } from './explain.ts';
 export { followListeners } from './follow-listeners.ts';
 export { addressOf, endpointOf, formatIpEndpoint, parseIpEndpoint } from './ip-endpoint.ts';
+export { LANE_BEAT_NS, LaneSteering } from './lane-steering.ts';
 export { type Connection, eventKinds, type IpEndpoint, verdicts } from './layouts.ts';
 export { ownAddresses } from './listeners.ts';
 export { type MethodName, tryMethods } from './object.ts';
 export { folderOf, listInstances, type PinnedInstance, removeInstance, sweepInstances } from './pins.ts';
 export { formatRule, MAX_RULES, parseRule, parseRules, type SteerRule } from './rules.ts';
-export { type Service, Steering, type Verdict } from './steering.ts';
+export { Steering, type Verdict } from './steering.ts';
 export { SteeringView } from './view.ts';

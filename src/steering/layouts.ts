@@ -32,10 +32,12 @@ export const verdicts = {
   own: 1,
   noRule: 2,
   denied: 3,
-  daemonDown: 4,
-  notAnnounced: 5,
-  noMemory: 6,
-  shortcut: 7,
+  source: 4,
+  daemonDown: 5,
+  notAnnounced: 6,
+  notServed: 7,
+  noMemory: 8,
+  shortcut: 9,
 } as const;
 
 export const eventKinds = {
@@ -65,37 +67,82 @@ export function writeIpEndpoint(view: DataView, offset: number, value: IpEndpoin
 }
 
 export interface Settings {
-  readonly deadlineNs: number;
   readonly daemonTgid: number;
-  readonly unused: number;
-  readonly daemon4: IpEndpoint;
-  readonly daemon6: IpEndpoint;
-  readonly host4: IpEndpoint;
-  readonly host6: IpEndpoint;
+  readonly lanes: number;
 }
 
-export const SETTINGS_BYTES = 96;
+export const SETTINGS_BYTES = 8;
 
 export function readSettings(view: DataView, offset: number): Settings {
   return {
-    deadlineNs: Number(view.getBigUint64(offset, true)),
-    daemonTgid: view.getUint32(offset + 8, true),
-    unused: view.getUint32(offset + 12, true),
-    daemon4: readIpEndpoint(view, offset + 16),
-    daemon6: readIpEndpoint(view, offset + 36),
-    host4: readIpEndpoint(view, offset + 56),
-    host6: readIpEndpoint(view, offset + 76),
+    daemonTgid: view.getUint32(offset, true),
+    lanes: view.getUint32(offset + 4, true),
   };
 }
 
 export function writeSettings(view: DataView, offset: number, value: Settings): void {
-  view.setBigUint64(offset, BigInt(value.deadlineNs), true);
-  view.setUint32(offset + 8, value.daemonTgid, true);
+  view.setUint32(offset, value.daemonTgid, true);
+  view.setUint32(offset + 4, value.lanes, true);
+}
+
+export interface ServiceKey {
+  readonly netns: number;
+  readonly lane: number;
+  readonly unused: number;
+}
+
+export const SERVICE_KEY_BYTES = 16;
+
+export function readServiceKey(view: DataView, offset: number): ServiceKey {
+  return {
+    netns: Number(view.getBigUint64(offset, true)),
+    lane: view.getUint32(offset + 8, true),
+    unused: view.getUint32(offset + 12, true),
+  };
+}
+
+export function writeServiceKey(view: DataView, offset: number, value: ServiceKey): void {
+  view.setBigUint64(offset, BigInt(value.netns), true);
+  view.setUint32(offset + 8, value.lane, true);
   view.setUint32(offset + 12, value.unused, true);
-  writeIpEndpoint(view, offset + 16, value.daemon4);
-  writeIpEndpoint(view, offset + 36, value.daemon6);
-  writeIpEndpoint(view, offset + 56, value.host4);
-  writeIpEndpoint(view, offset + 76, value.host6);
+}
+
+export interface Service {
+  readonly ipv4: IpEndpoint;
+  readonly ipv6: IpEndpoint;
+}
+
+export const SERVICE_BYTES = 40;
+
+export function readService(view: DataView, offset: number): Service {
+  return {
+    ipv4: readIpEndpoint(view, offset),
+    ipv6: readIpEndpoint(view, offset + 20),
+  };
+}
+
+export function writeService(view: DataView, offset: number, value: Service): void {
+  writeIpEndpoint(view, offset, value.ipv4);
+  writeIpEndpoint(view, offset + 20, value.ipv6);
+}
+
+export interface LaneMark {
+  readonly lane: number;
+  readonly unused: number;
+}
+
+export const LANE_MARK_BYTES = 8;
+
+export function readLaneMark(view: DataView, offset: number): LaneMark {
+  return {
+    lane: view.getUint32(offset, true),
+    unused: view.getUint32(offset + 4, true),
+  };
+}
+
+export function writeLaneMark(view: DataView, offset: number, value: LaneMark): void {
+  view.setUint32(offset, value.lane, true);
+  view.setUint32(offset + 4, value.unused, true);
 }
 
 export interface Announcement {
@@ -121,6 +168,7 @@ export interface Connection {
   readonly original: IpEndpoint;
   readonly source: IpEndpoint;
   readonly cookie: number;
+  readonly netns: number;
   readonly cgroupId: number;
   readonly startedNs: number;
   readonly pid: number;
@@ -129,25 +177,30 @@ export interface Connection {
   readonly action: number;
   readonly flags: number;
   readonly verdict: number;
+  readonly lane: number;
+  readonly firstSeq: number;
   readonly command: string;
 }
 
-export const CONNECTION_BYTES = 104;
+export const CONNECTION_BYTES = 120;
 
 export function readConnection(view: DataView, offset: number): Connection {
   return {
     original: readIpEndpoint(view, offset),
     source: readIpEndpoint(view, offset + 20),
     cookie: Number(view.getBigUint64(offset + 40, true)),
-    cgroupId: Number(view.getBigUint64(offset + 48, true)),
-    startedNs: Number(view.getBigUint64(offset + 56, true)),
-    pid: view.getUint32(offset + 64, true),
-    rule: view.getUint32(offset + 68, true),
-    ruleGeneration: view.getUint32(offset + 72, true),
-    action: view.getUint32(offset + 76, true),
-    flags: view.getUint32(offset + 80, true),
-    verdict: view.getUint32(offset + 84, true),
-    command: readText(view, offset + 88, 16),
+    netns: Number(view.getBigUint64(offset + 48, true)),
+    cgroupId: Number(view.getBigUint64(offset + 56, true)),
+    startedNs: Number(view.getBigUint64(offset + 64, true)),
+    pid: view.getUint32(offset + 72, true),
+    rule: view.getUint32(offset + 76, true),
+    ruleGeneration: view.getUint32(offset + 80, true),
+    action: view.getUint32(offset + 84, true),
+    flags: view.getUint32(offset + 88, true),
+    verdict: view.getUint32(offset + 92, true),
+    lane: view.getUint32(offset + 96, true),
+    firstSeq: view.getUint32(offset + 100, true),
+    command: readText(view, offset + 104, 16),
   };
 }
 
@@ -155,15 +208,18 @@ export function writeConnection(view: DataView, offset: number, value: Connectio
   writeIpEndpoint(view, offset, value.original);
   writeIpEndpoint(view, offset + 20, value.source);
   view.setBigUint64(offset + 40, BigInt(value.cookie), true);
-  view.setBigUint64(offset + 48, BigInt(value.cgroupId), true);
-  view.setBigUint64(offset + 56, BigInt(value.startedNs), true);
-  view.setUint32(offset + 64, value.pid, true);
-  view.setUint32(offset + 68, value.rule, true);
-  view.setUint32(offset + 72, value.ruleGeneration, true);
-  view.setUint32(offset + 76, value.action, true);
-  view.setUint32(offset + 80, value.flags, true);
-  view.setUint32(offset + 84, value.verdict, true);
-  writeText(view, offset + 88, 16, value.command);
+  view.setBigUint64(offset + 48, BigInt(value.netns), true);
+  view.setBigUint64(offset + 56, BigInt(value.cgroupId), true);
+  view.setBigUint64(offset + 64, BigInt(value.startedNs), true);
+  view.setUint32(offset + 72, value.pid, true);
+  view.setUint32(offset + 76, value.rule, true);
+  view.setUint32(offset + 80, value.ruleGeneration, true);
+  view.setUint32(offset + 84, value.action, true);
+  view.setUint32(offset + 88, value.flags, true);
+  view.setUint32(offset + 92, value.verdict, true);
+  view.setUint32(offset + 96, value.lane, true);
+  view.setUint32(offset + 100, value.firstSeq, true);
+  writeText(view, offset + 104, 16, value.command);
 }
 
 export interface Event {
@@ -173,7 +229,7 @@ export interface Event {
   readonly connection: Connection;
 }
 
-export const EVENT_BYTES = 136;
+export const EVENT_BYTES = 152;
 
 export function readEvent(view: DataView, offset: number): Event {
   return {

@@ -82,10 +82,18 @@ export function reachableAt(listener: IpEndpoint, addresses: readonly string[]):
     .map((address) => ({ address: addressWords(address), port: listener.port }));
 }
 
-/** The addresses of all interfaces but the loopback, without link-local ones. */
+/**
+ * The addresses of all interfaces in the network namespace of the calling thread, by which other
+ * hosts may know it: without loopback and link-local ones.
+ */
 export function ownAddresses(): readonly string[] {
   return Object.values(networkInterfaces())
     .flatMap((list) => list ?? [])
-    .filter(({ internal, address }) => !internal && !address.startsWith('fe80'))
-    .map(({ address }) => address);
+    .map(({ address }) => address)
+    .filter((address) => !isHostLocal(address));
+}
+
+/** Whether an address means something else on each host or link. */
+export function isHostLocal(host: string): boolean {
+  return host.startsWith('127.') || host === '::1' || /^fe[89ab]/.test(host);
 }

@@ -28,7 +28,7 @@ export interface Method {
 const connect: Method = {
   name: 'connect',
   hooks: ['steer_connect4', 'steer_connect6', 'steer_getpeername4', 'steer_getpeername6', 'steer_sockops'],
-  daemonHooks: [],
+  daemonHooks: ['steer_daemon_sockops'],
   verdicts: [],
   runnable: ['steer_whoami'],
   maps: [
@@ -36,7 +36,11 @@ const connect: Method = {
     'no_rules',
     'rules',
     'announced',
-    'steered',
+    'lane_deadlines',
+    'services',
+    'lane_marks',
+    'client_connects',
+    'server_connects',
     'true_clients',
     'sockets',
     'congestion',

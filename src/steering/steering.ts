@@ -1,19 +1,8 @@
 // Steering by `connect`: the programs in the kernel, and what a daemon tells them and asks of them.
 
 import { constants, readFileSync } from 'node:fs';
-import {
-  type Address,
-  type BpfAttachment,
-  BpfLink,
-  BpfMap,
-  type BpfObject,
-  Fd,
-  FdWatch,
-  monotonicNs,
-  RingBuffer,
-} from '../native/index.ts';
-import { ConnectionMaps, type TakenConnection } from './connection-maps.ts';
-import { endpointBytes, endpointOf } from './ip-endpoint.ts';
+import { type BpfAttachment, BpfLink, BpfMap, type BpfObject, Fd, FdWatch, RingBuffer } from '../native/index.ts';
+import { endpointBytes } from './ip-endpoint.ts';
 import {
   ANNOUNCEMENT_BYTES,
   type Event,
@@ -21,7 +10,6 @@ import {
   RULE_SET_BYTES,
   readEvent,
   SETTINGS_BYTES,
-  type Settings,
   verdicts,
   writeAnnouncement,
   writeSettings,
@@ -38,47 +26,39 @@ export interface SteeringOptions {
   readonly rules: readonly SteerRule[];
 }
 
-/** Where steered connections go, and what this host is called by others. */
-export interface Service {
-  readonly ipv4?: { readonly address: string; readonly port: number };
-  readonly ipv6?: { readonly address: string; readonly port: number };
-}
-
 export type Verdict = keyof typeof verdicts;
 
-const mapNames = ['settings', 'rules', 'announced', 'steered', 'true_clients', 'verdicts', 'events'] as const;
-type MapName = (typeof mapNames)[number];
+const mapNames = [
+  'settings',
+  'rules',
+  'announced',
+  'lane_deadlines',
+  'services',
+  'lane_marks',
+  'sockets',
+  'true_clients',
+  'verdicts',
+  'events',
+] as const;
+/** Those that the steering itself uses. */
+type OwnMap = Extract<(typeof mapNames)[number], 'settings' | 'rules' | 'announced' | 'verdicts'>;
 
-/** A daemon that has not renewed its deadline for this long counts as dead. */
-const ALIVE_NS = 1_000_000_000;
-const BEAT_MS = 200;
 const EVENTS_BYTES = 1 << 20;
 const firstKey = new Uint8Array(4);
-const noIpEndpoint: IpEndpoint = { address: [0, 0, 0, 0], port: 0 };
 
 export class Steering implements Disposable {
   readonly instance: string;
   readonly cgroup: string;
   readonly #loaded: LoadedMethods;
   readonly #object: BpfObject;
-  readonly #maps: Readonly<Record<MapName, BpfMap>>;
-  readonly #connections: ConnectionMaps;
+  readonly #maps: Readonly<Record<OwnMap, BpfMap>>;
   readonly #events: RingBuffer;
   readonly #undo: DisposableStack;
   #rules: readonly SteerRule[] = [];
   #ruleMap: BpfMap | null = null;
   #generation = 0;
-  #settings: Settings = {
-    deadlineNs: 0,
-    daemonTgid: 0,
-    unused: 0,
-    daemon4: noIpEndpoint,
-    daemon6: noIpEndpoint,
-    host4: noIpEndpoint,
-    host6: noIpEndpoint,
-  };
+  #isServing = false;
   #watch: FdWatch | null = null;
-  #beat: NodeJS.Timeout | null = null;
   #isPinned = false;
 
   /**
@@ -122,17 +102,13 @@ export class Steering implements Disposable {
     this.#loaded = loaded;
     const { object } = loaded;
     this.#object = object;
-    const open = (name: MapName): BpfMap => undo.use(object.openMap(name));
+    const open = (name: OwnMap): BpfMap => undo.use(object.openMap(name));
     this.#maps = {
       settings: open('settings'),
       rules: open('rules'),
       announced: open('announced'),
-      steered: open('steered'),
-      true_clients: open('true_clients'),
       verdicts: open('verdicts'),
-      events: open('events'),
     };
-    this.#connections = new ConnectionMaps(this.#maps.steered, this.#maps.true_clients);
     this.#events = undo.use(new RingBuffer(object.mapFd('events'), EVENTS_BYTES));
     this.#undo = undo.move();
   }
@@ -165,41 +141,23 @@ export class Steering implements Disposable {
   }
 
   /**
-   * Connections are steered from now on, for as long as this process renews its deadline several
-   * times a second.
+   * Connections are steered to the lanes of this process from now on, as far as these are alive.
    */
-  serve(service: Service): void {
-    const at = (one: Service['ipv4'], port: boolean): IpEndpoint =>
-      one === undefined ? noIpEndpoint : { address: endpointOf(asAddress(one)).address, port: port ? one.port : 0 };
-    this.#settings = {
-      ...this.#settings,
-      daemonTgid: this.#object.run('steer_whoami'),
-      daemon4: at(service.ipv4, true),
-      daemon6: at(service.ipv6, true),
-      host4: at(service.ipv4, false),
-      host6: at(service.ipv6, false),
-    };
-    this.#tellAlive();
-    this.#beat ??= setInterval(() => this.#tellAlive(), BEAT_MS);
-  }
-
-  #tellAlive(): void {
-    this.#settings = { ...this.#settings, deadlineNs: Math.round(monotonicNs()) + ALIVE_NS };
-    this.#writeSettings();
+  serve(lanes: number): void {
+    this.#isServing = true;
+    this.#writeSettings(lanes);
   }
 
   /** New connections go by plain TCP at once. */
   stopServing(): void {
-    if (this.#beat === null) return;
-    clearInterval(this.#beat);
-    this.#beat = null;
-    this.#settings = { ...this.#settings, deadlineNs: 0 };
-    this.#writeSettings();
+    if (!this.#isServing) return;
+    this.#isServing = false;
+    this.#writeSettings(0);
   }
 
-  #writeSettings(): void {
+  #writeSettings(lanes: number): void {
     const bytes = new Uint8Array(SETTINGS_BYTES);
-    writeSettings(new DataView(bytes.buffer), 0, this.#settings);
+    writeSettings(new DataView(bytes.buffer), 0, { daemonTgid: this.#object.run('steer_whoami'), lanes });
     this.#maps.settings.update(firstKey, bytes);
   }
 
@@ -212,20 +170,6 @@ export class Steering implements Disposable {
 
   withdraw(endpoint: IpEndpoint): void {
     this.#maps.announced.delete(endpointBytes(endpoint));
-  }
-
-  /** Takes what is known of a connection that was just accepted; undefined for an unsteered one. */
-  take(client: Address): TakenConnection | undefined {
-    return this.#connections.take(client);
-  }
-
-  /** Call it before connecting to a server from `local`: the server is to see `client`. */
-  setTrueClient(local: Address, client: Address): void {
-    this.#connections.setTrueClient(local, client);
-  }
-
-  forgetTrueClient(local: Address): void {
-    this.#connections.forgetTrueClient(local);
   }
 
   /** Connects that a rule was about, and listeners that came and went. */
@@ -293,10 +237,6 @@ export class Steering implements Disposable {
  */
 function pinAttachment(pins: PinsAside, attachment: BpfAttachment, name: string): void {
   if (attachment instanceof BpfLink) pins.pin(attachment.fd, name);
-}
-
-function asAddress({ address, port }: { readonly address: string; readonly port: number }): Address {
-  return address.includes(':') ? { family: 'ipv6', host: address, port } : { family: 'ipv4', host: address, port };
 }
 
 /** The cgroup of this process, unless it is the steered one or below it. */

@@ -52,9 +52,14 @@ export class SteeringView implements Disposable {
     return readSettings(new DataView(value.buffer), 0);
   }
 
-  /** Whether a daemon has renewed its deadline in time. */
+  /** Whether a lane of a daemon is alive. */
   get isServed(): boolean {
-    return this.settings.deadlineNs > monotonicNs();
+    const deadlines = this.#map('lane_deadlines');
+    const value = new BigUint64Array(1);
+    const isAlive = (lane: number): boolean =>
+      deadlines.lookup(new Uint8Array(new Uint32Array([lane]).buffer), new Uint8Array(value.buffer)) &&
+      Number(value[0]) > monotonicNs();
+    return Array.from({ length: this.settings.lanes }, (_, lane) => lane).some(isAlive);
   }
 
   get rules(): RuleSet {

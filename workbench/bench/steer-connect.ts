@@ -11,11 +11,10 @@ import {
   type PooledBuffer,
   prepareLeg,
   type Resumable,
-  SourcePorts,
   type Watched,
 } from '../../src/loop/index.ts';
-import { type Address, AGAIN, ip, pollEvents, Socket } from '../../src/native/index.ts';
-import { parseIpEndpoint, parseRule, Steering } from '../../src/steering/index.ts';
+import { AGAIN, ip, pollEvents, Socket } from '../../src/native/index.ts';
+import { LANE_BEAT_NS, LaneSteering, parseIpEndpoint, parseRule, Steering } from '../../src/steering/index.ts';
 import { LoopDriver } from './loop-driver.ts';
 
 /** Of each socket, each way, so that a receiver that stops soon stops its sender. */
@@ -36,7 +35,6 @@ let scratch = buffers.take();
 class Leg implements Watched, Resumable {
   readonly socket: Socket;
   readonly #token: number;
-  readonly #onClose: () => void;
   #other: Leg = this;
   #isReadable = false;
   #isWritable = false;
@@ -47,15 +45,14 @@ class Leg implements Watched, Resumable {
   #heldStart = 0;
   #heldEnd = 0;
 
-  static join(client: Socket, server: Socket, onClose: () => void): void {
-    const [one, other] = [new Leg(client, onClose), new Leg(server, () => {})];
+  static join(client: Socket, server: Socket): void {
+    const [one, other] = [new Leg(client), new Leg(server)];
     one.#other = other;
     other.#other = one;
   }
 
-  private constructor(socket: Socket, onClose: () => void) {
+  private constructor(socket: Socket) {
     this.socket = socket;
-    this.#onClose = onClose;
     this.#token = loop.watch(socket.fd, EVENTS, this);
   }
 
@@ -132,8 +129,6 @@ class Leg implements Watched, Resumable {
     for (const leg of [this, this.#other]) {
       if (leg.socket.isClosed) continue;
       leg.#drop();
-      // First: the port may be another socket's as soon as this one is closed.
-      leg.#onClose();
       loop.forget(leg.#token);
       leg.socket.resetOnClose(isAbrupt);
       leg.socket.close();
@@ -143,21 +138,18 @@ class Leg implements Watched, Resumable {
 
 const [cgroup = '', instance = '', destination = ''] = process.argv.slice(2);
 const steering = Steering.create({ instance, cgroup, rules: [parseRule(`connect to ${destination}`)] });
-const sourcePorts = new SourcePorts();
+const lane = new LaneSteering(instance, 0);
 
 function join(client: Socket): void {
-  const clientAddress = client.peerAddress;
-  const original = steering.take(clientAddress)?.original;
-  if (original === undefined || original.family === 'unix') throw new Error('an unsteered connection came');
+  const accepted = lane.accepted(client);
+  const original = accepted?.original;
+  if (accepted === undefined || original === undefined || original.family === 'unix')
+    throw new Error('an unsteered connection came');
   const server = Socket.stream(original.family);
   prepareLeg(server, SOCKET_BUFFER_BYTES);
-  const local: Address = sourcePorts.bind(server, original.host);
-  steering.setTrueClient(local, clientAddress);
+  lane.setTrueClient(server, accepted.client);
   server.connect(original);
-  Leg.join(client, server, () => {
-    steering.forgetTrueClient(local);
-    sourcePorts.release(local);
-  });
+  Leg.join(client, server);
 }
 
 const address = destination.slice(0, destination.lastIndexOf(':'));
@@ -172,8 +164,10 @@ const acceptor = new Acceptor({
 });
 const driver = new LoopDriver(loop);
 steering.announce(parseIpEndpoint(destination));
-if (acceptor.address.family === 'unix') throw new Error('the acceptor has no port');
-steering.serve({ ipv4: { address, port: acceptor.address.port } });
+lane.serve(acceptor.listener.netnsCookie, [acceptor.listener]);
+lane.beat();
+setInterval(() => lane.beat(), LANE_BEAT_NS / 1e6);
+steering.serve(1);
 process.once('SIGTERM', () => {
   driver.close();
   steering.close();

@@ -106,6 +106,11 @@ export class RunningProgram implements AsyncDisposable {
     }
   }
 
+  /** Whether it has printed such a line that nobody has taken. */
+  hasSaid(pattern: RegExp): boolean {
+    return this.#lines.some((line) => pattern.test(line));
+  }
+
   async #newsUntil(deadline: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const wake = (): void => resolve();

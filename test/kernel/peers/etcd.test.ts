@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { describe, test } from 'node:test';
+import { afterEach, beforeEach, describe, test } from 'node:test';
 import { EtcdDirectory, type EtcdDirectoryOptions } from '../../../src/peers/index.ts';
 import { Etcd } from '../../../workbench/worlds/etcd.ts';
 
@@ -81,17 +81,15 @@ class Node implements AsyncDisposable {
   }
 }
 
-/** With an etcd of its own. */
-function testWithEtcd(name: string, check: (etcd: Etcd) => Promise<void>): void {
-  test(name, async () => {
-    await using etcd = await Etcd.start();
-    await check(etcd);
-  });
-}
+describe('peers by etcd', () => {
+  let etcd: Etcd;
 
-// They wait for leases to end and for pauses between attempts: several at once take no longer.
-describe('peers by etcd', { concurrency: 5 }, () => {
-  testWithEtcd('junk that others wrote is ignored, each with a line', async (etcd) => {
+  beforeEach(async () => {
+    etcd = await Etcd.start();
+  });
+  afterEach(() => etcd[Symbol.asyncDispose]());
+
+  test('junk that others wrote is ignored, each with a line', async () => {
     await etcd.put('/millrace/nodes/junk', 'no JSON');
     await etcd.put('/millrace/nodes/bytes', Buffer.from([0xff, 0xfe]));
     await etcd.put('/millrace/nodes/a b', '{"v":1,"host":"10.0.0.1","port":1}');
@@ -110,43 +108,37 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     assert.match(a.errors.join('\n'), /ignored the etcd entry of node 'good': its port is not a number/);
   });
 
-  testWithEtcd(
-    'a node that follows another at the same place takes its entry over, and nobody sees it leave',
-    async (etcd) => {
-      await using b = new Node(etcd, 'b', 2);
-      const a = new Node(etcd, 'a', 1);
-      await Promise.all([a.sees('b'), b.sees('a')]);
-      await a.directory.abandon();
-      await using next = new Node(etcd, 'a', 1, { leaseSeconds: 6, known: a.directory.peers });
-      assert.equal(next.names, 'b');
-      await next.isFine();
-      // Its own directory would have told by now if another had come and gone in between.
-      const c = new Node(etcd, 'c', 3);
-      await b.sees('a c');
-      await next.sees('b c');
-      await c.directory.close();
-      await b.sees('a');
-      assert.deepEqual(b.seen, ['a', 'a c', 'a']);
-      assert.deepEqual(next.seen.slice(0, 1), ['b c'], 'who was known never vanished');
-      assert.deepEqual([...next.errors, ...b.errors], []);
-    },
-  );
+  test('a node that follows another at the same place takes its entry over, and nobody sees it leave', async () => {
+    await using b = new Node(etcd, 'b', 2);
+    const a = new Node(etcd, 'a', 1);
+    await Promise.all([a.sees('b'), b.sees('a')]);
+    await a.directory.abandon();
+    await using next = new Node(etcd, 'a', 1, { leaseSeconds: 6, known: a.directory.peers });
+    assert.equal(next.names, 'b');
+    await next.isFine();
+    // Its own directory would have told by now if another had come and gone in between.
+    const c = new Node(etcd, 'c', 3);
+    await b.sees('a c');
+    await next.sees('b c');
+    await c.directory.close();
+    await b.sees('a');
+    assert.deepEqual(b.seen, ['a', 'a c', 'a']);
+    assert.deepEqual(next.seen.slice(0, 1), ['b c'], 'who was known never vanished');
+    assert.deepEqual([...next.errors, ...b.errors], []);
+  });
 
-  testWithEtcd(
-    'who was known before stays known while etcd is away, and for a while after it was missing there',
-    async (etcd) => {
-      const known = [{ name: 'x', host: '127.0.0.1', port: 9, source: 'etcd' }] as const;
-      await etcd.stop();
-      await using a = new Node(etcd, 'a', 1, { known });
-      await a.until('etcd was missed', () => a.errors.length > 0);
-      assert.equal(a.names, 'x');
-      await etcd.resume();
-      await a.isFine();
-      assert.equal(a.names, 'x');
-    },
-  );
+  test('who was known before stays known while etcd is away, and for a while after it was missing there', async () => {
+    const known = [{ name: 'x', host: '127.0.0.1', port: 9, source: 'etcd' }] as const;
+    await etcd.stop();
+    await using a = new Node(etcd, 'a', 1, { known });
+    await a.until('etcd was missed', () => a.errors.length > 0);
+    assert.equal(a.names, 'x');
+    await etcd.resume();
+    await a.isFine();
+    assert.equal(a.names, 'x');
+  });
 
-  testWithEtcd('two nodes see each other, and when one leaves', async (etcd) => {
+  test('two nodes see each other, and when one leaves', async () => {
     await using a = new Node(etcd, 'a', 1);
     await a.isFine();
     const b = new Node(etcd, 'b', 2);
@@ -158,7 +150,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     assert.deepEqual([...a.errors, ...b.errors], []);
   });
 
-  testWithEtcd('a node that is killed is forgotten when its lease ends', async (etcd) => {
+  test('a node that is killed is forgotten when its lease ends', async () => {
     await using a = new Node(etcd, 'a', 1);
     const script = join(import.meta.dirname, 'etcd-node.ts');
     const child = spawn(process.execPath, [script, etcd.endpoint, 'b', '2'], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -172,7 +164,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     await a.sees('');
   });
 
-  testWithEtcd('a name that another address has is refused until it is free', async (etcd) => {
+  test('a name that another address has is refused until it is free', async () => {
     const first = new Node(etcd, 'a', 1);
     await first.isFine();
     await using second = new Node(etcd, 'a', 2);
@@ -190,7 +182,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     await other.until('the second has the name', () => other.directory.peers[0]?.port === 2);
   });
 
-  testWithEtcd('a daemon that restarts takes over its entry, but not from one that lives', async (etcd) => {
+  test('a daemon that restarts takes over its entry, but not from one that lives', async () => {
     const before = new Node(etcd, 'a', 1);
     await before.isFine();
     await using after = new Node(etcd, 'a', 1);
@@ -202,7 +194,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     assert.equal(after.problem, '');
   });
 
-  testWithEtcd('an entry that somebody deletes or scribbles over is made anew or missed', async (etcd) => {
+  test('an entry that somebody deletes or scribbles over is made anew or missed', async () => {
     await using a = new Node(etcd, 'a', 1);
     await using b = new Node(etcd, 'b', 2);
     await a.sees('b');
@@ -218,7 +210,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     await Promise.all([b.isFine(), a.sees('b')]);
   });
 
-  testWithEtcd('etcd may restart: the peers stay known, and changes are seen again', async (etcd) => {
+  test('etcd may restart: the peers stay known, and changes are seen again', async () => {
     await using a = new Node(etcd, 'a', 1);
     await using b = new Node(etcd, 'b', 2);
     await Promise.all([a.sees('b'), b.sees('a')]);
@@ -232,7 +224,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     assert.deepEqual(a.seen, ['b', 'b c']);
   });
 
-  testWithEtcd('etcd may lose its data: the nodes register anew, and nobody is missed meanwhile', async (etcd) => {
+  test('etcd may lose its data: the nodes register anew, and nobody is missed meanwhile', async () => {
     const leaseSeconds = 4;
     await using a = new Node(etcd, 'a', 1, { leaseSeconds });
     await using b = new Node(etcd, 'b', 2, { leaseSeconds });
@@ -250,7 +242,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     assert.deepEqual(a.seen.slice(-2), ['b c', 'b']);
   });
 
-  testWithEtcd('many changes while etcd compacts its history end in the same list', async (etcd) => {
+  test('many changes while etcd compacts its history end in the same list', async () => {
     await using a = new Node(etcd, 'a', 1);
     await a.isFine();
     const entry = (port: number): string => JSON.stringify({ v: 1, host: '10.0.0.1', port });
@@ -269,7 +261,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     await late.until('it sees the same', () => late.directory.peers.length === 20);
   });
 
-  testWithEtcd('a member that is away is passed over', async (etcd) => {
+  test('a member that is away is passed over', async () => {
     const endpoints = ['http://127.0.0.1:1', etcd.endpoint];
     await using a = new Node(etcd, 'a', 1, { endpoints });
     await a.isFine();
@@ -277,7 +269,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     assert.equal(a.errors.length, 1);
   });
 
-  testWithEtcd('a user and password are asked for, and a wrong one is told', async (etcd) => {
+  test('a user and password are asked for, and a wrong one is told', async () => {
     await etcd.call('auth/user/add', { name: 'root', password: 'secret' });
     await etcd.call('auth/role/add', { name: 'root' });
     await etcd.call('auth/user/grant', { user: 'root', role: 'root' });
@@ -297,7 +289,7 @@ describe('peers by etcd', { concurrency: 5 }, () => {
     await Promise.all([a.sees('b'), b.sees('a')]);
   });
 
-  testWithEtcd('closing without etcd does not wait for it', async (etcd) => {
+  test('closing without etcd does not wait for it', async () => {
     await using a = new Node(etcd, 'a', 1);
     await a.isFine();
     await etcd.stop();

@@ -26,8 +26,10 @@ const MOST_HEADER_BYTES = 8 + 12 + 16 + 4 + 4;
 before(sweepDeadTests);
 const folder = temporaryFolder('settings');
 after(() => folder[Symbol.dispose]());
-const flood = compile([join(import.meta.dirname, '../steering/backpressure/flood.c')]);
+const flood = join(folder.path, 'flood');
+compile([join(import.meta.dirname, '../steering/backpressure/flood.c')], flood);
 const program = new BehavioursProgram();
+after(() => program[Symbol.dispose]());
 
 /** A short conversation and many checked bytes. */
 async function carries(world: ProxyWorld): Promise<void> {

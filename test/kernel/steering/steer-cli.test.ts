@@ -1,4 +1,5 @@
 // `millrace steer` as a user meets it: in-process, on the cgroup of a lab host.
+// Runs alone: it looks at all instances of the machine.
 
 import assert from 'node:assert/strict';
 import { existsSync, writeFileSync } from 'node:fs';
@@ -93,7 +94,7 @@ describe('millrace steer', () => {
     const pids = new Map<number, string>();
     for (const [port, decided] of [
       [22, '=> does the rule want it carried? no: pass'],
-      [60, '=> was a daemon serving? no'],
+      [60, '=> was a lane of a daemon alive? no'],
       [90, '=> is it for the shortcut? yes'],
       [5, '=> which rule is the first that matches? none of 3'],
     ] as const) {

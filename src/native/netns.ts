@@ -1,0 +1,21 @@
+// Work in another network namespace: sockets that are made there stay there.
+
+import { constants } from 'node:fs';
+import { addon } from './addon.ts';
+import { Fd } from './fd.ts';
+import { check } from './result.ts';
+
+/**
+ * Runs `work` with the calling thread in the network namespace that the descriptor stands for. It
+ * must not wait for anything: other work of this thread would run there, too.
+ */
+export function inNetns<T>(namespace: Fd, work: () => T): T {
+  using own = Fd.open('/proc/thread-self/ns/net', constants.O_RDONLY);
+  check(addon.enterNetns(namespace.fd), 'setns', 'network namespace');
+  try {
+    return work();
+  } finally {
+    // A thread that cannot come back must not go on: all its sockets would be in the wrong place.
+    if (addon.enterNetns(own.fd) < 0) process.abort();
+  }
+}

@@ -1,0 +1,148 @@
+// The network namespaces of programs that are steered, besides the daemon's own: found by their
+// first connect, which is plain TCP, and served for as long as a process is in them.
+
+import { constants, fstatSync, readdirSync, readlinkSync } from 'node:fs';
+import { SystemError } from '../errors.ts';
+import type { ToLane } from '../lane/index.ts';
+import { Fd, FdWatch, inNetns, PidFd, Socket } from '../native/index.ts';
+import { type Connection, ownAddresses, verdictName } from '../steering/index.ts';
+
+/** Each costs every lane a listener for each address family. */
+const MAX_NAMESPACES = 1024;
+/** Addresses that come and go in a namespace raise no event. */
+const SCAN_MS = 1000;
+
+interface NamespaceLanes {
+  tellAll(message: ToLane): void;
+  /** Resolves when all lanes have heard what they were told before. */
+  settled(): Promise<void>;
+}
+
+interface Namespace {
+  readonly netns: number;
+  readonly fd: Fd;
+  /** Where lanes listen in it: its first address of each family. */
+  hosts: readonly string[];
+  /** A process in it. */
+  pid: number;
+  watch: Disposable;
+}
+
+export class Namespaces implements Disposable {
+  readonly #lanes: NamespaceLanes;
+  readonly #served = new Map<number, Namespace>();
+  readonly #timer: NodeJS.Timeout;
+  /** Of namespaces that could not be served: another connect from there asks again after a scan. */
+  readonly #refused = new Set<number>();
+
+  constructor(lanes: NamespaceLanes) {
+    this.#lanes = lanes;
+    this.#refused.add(ownCookie());
+    this.#timer = setInterval(() => this.#scan(), SCAN_MS);
+  }
+
+  /** Pass it every connect that was not carried. */
+  onConnect({ verdict, netns, pid }: Connection): void {
+    if (verdictName(verdict) !== 'notServed' || this.#served.has(netns) || this.#refused.has(netns)) return;
+    if (!this.#add(netns, pid)) this.#refused.add(netns);
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+    for (const namespace of this.#served.values()) this.#close(namespace);
+    this.#served.clear();
+  }
+
+  #add(netns: number, pid: number): boolean {
+    if (this.#served.size >= MAX_NAMESPACES) return false;
+    using undo = new DisposableStack();
+    try {
+      const fd = undo.use(Fd.open(`/proc/${pid}/ns/net`, constants.O_RDONLY));
+      const { cookie, hosts } = inNetns(fd, () => ({ cookie: ownCookie(), hosts: firstAddresses() }));
+      // The process may be another one by now, or have moved.
+      if (cookie !== netns || hosts.length === 0) return false;
+      const watch = undo.use(this.#watch(netns, pid));
+      this.#served.set(netns, { netns, fd, hosts, pid, watch });
+      undo.move();
+      this.#lanes.tellAll({ kind: 'serveNetns', netns, fd: fd.fd, hosts });
+      return true;
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error;
+      // The process has ended, or is not ours to look at.
+      return false;
+    }
+  }
+
+  #watch(netns: number, pid: number): Disposable {
+    using undo = new DisposableStack();
+    const process = undo.use(PidFd.of(pid));
+    undo.use(FdWatch.start(process.fd, () => this.#ended(netns)));
+    return undo.move();
+  }
+
+  /** The process by which the namespace is known has ended. */
+  #ended(netns: number): void {
+    const namespace = this.#served.get(netns);
+    if (namespace === undefined) return;
+    namespace.watch[Symbol.dispose]();
+    for (const pid of processesIn(namespace.fd)) {
+      try {
+        namespace.watch = this.#watch(netns, pid);
+        namespace.pid = pid;
+        return;
+      } catch (error) {
+        if (!(error instanceof SystemError)) throw error;
+      }
+    }
+    this.#served.delete(netns);
+    this.#close(namespace);
+  }
+
+  /** Lanes have a descriptor of their own of it while they hear the message. */
+  #close(namespace: Namespace): void {
+    namespace.watch[Symbol.dispose]();
+    this.#lanes.tellAll({ kind: 'leaveNetns', netns: namespace.netns });
+    void this.#lanes.settled().then(() => namespace.fd.close());
+  }
+
+  #scan(): void {
+    this.#refused.clear();
+    this.#refused.add(ownCookie());
+    for (const namespace of this.#served.values()) {
+      const { netns, fd } = namespace;
+      const hosts = inNetns(fd, firstAddresses);
+      if (String(hosts) === String(namespace.hosts)) continue;
+      namespace.hosts = hosts;
+      this.#lanes.tellAll({ kind: 'leaveNetns', netns });
+      this.#lanes.tellAll({ kind: 'serveNetns', netns, fd: fd.fd, hosts });
+    }
+  }
+}
+
+/** Of the network namespace that the calling thread is in. */
+function ownCookie(): number {
+  using socket = Socket.stream('ipv4');
+  return socket.netnsCookie;
+}
+
+/** The first address of each family in the network namespace of the calling thread. */
+function firstAddresses(): readonly string[] {
+  const all = ownAddresses();
+  return [all.find((host) => !host.includes(':')), all.find((host) => host.includes(':'))].filter(
+    (host) => host !== undefined,
+  );
+}
+
+/** Processes in the network namespace that the descriptor stands for. */
+function processesIn(namespace: Fd): readonly number[] {
+  const name = `net:[${fstatSync(namespace.fd).ino}]`;
+  return readdirSync('/proc').flatMap((entry) => {
+    if (!/^\d+$/.test(entry)) return [];
+    try {
+      return readlinkSync(`/proc/${entry}/ns/net`) === name ? [Number(entry)] : [];
+    } catch {
+      // It has ended meanwhile.
+      return [];
+    }
+  });
+}
