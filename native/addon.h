@@ -61,6 +61,7 @@ MR_EXPORTS(ibverbs_data);
 MR_EXPORTS(datagram);
 MR_EXPORTS(icrc);
 MR_EXPORTS(netlink);
+MR_EXPORTS(privileges);
 
 struct mr_state *mr_state(napi_env env);
 

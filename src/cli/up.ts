@@ -1,7 +1,7 @@
 // `millrace up`: runs the daemon in the foreground until it is stopped.
 
 import { loadConfig } from '../config/index.ts';
-import { LateSource, ProxyDaemon } from '../proxy/index.ts';
+import { dropPrivileges, LateSource, ProxyDaemon } from '../proxy/index.ts';
 import { startServer } from '../server/index.ts';
 import { Logs, type LogsOptions } from '../telemetry/index.ts';
 import type { AddCommand } from './command.ts';
@@ -49,6 +49,7 @@ async function up(options: Options, world: World): Promise<ExitCode> {
     },
   });
   source.use(daemon.source);
+  dropPrivileges();
   if (options.json) {
     const { pid } = process;
     world.stdout.write(`${JSON.stringify({ event: 'ready', pid, socket: server.socketPath, url: server.url })}\n`);

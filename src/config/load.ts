@@ -30,7 +30,9 @@ async function readText(path: string): Promise<string> {
     }
     bytes = room.subarray(0, length);
   } catch (error) {
-    throw new UsageError(`read the config ${path}: ${(error as NodeJS.ErrnoException).code}`, { cause: error });
+    const { code } = error as NodeJS.ErrnoException;
+    const advice = code === 'EACCES' ? ' (a running daemon reads only what root may read; see docs/privileges.md)' : '';
+    throw new UsageError(`read the config ${path}: ${code}${advice}`, { cause: error });
   }
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);

@@ -89,6 +89,11 @@ interface NetlinkCalls {
   netlinkAsk(request: Uint8Array, answer: Uint8Array): number;
 }
 
+interface PrivilegeCalls {
+  limitThread(thread: number, low: number, high: number, timeoutNs: number): number;
+  forbidDumps(): number;
+}
+
 interface ThreadCalls {
   pin(cpu: number): number;
   enterNetns(fd: number): number;
@@ -220,6 +225,7 @@ export interface Addon
     SocketCalls,
     DatagramCalls,
     NetlinkCalls,
+    PrivilegeCalls,
     ThreadCalls,
     BpfCalls,
     IbverbsCalls,

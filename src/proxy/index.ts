@@ -3,3 +3,4 @@
 
 export { ProxyDaemon } from './daemon.ts';
 export { LateSource } from './late-source.ts';
+export { dropPrivileges } from './privileges.ts';

@@ -65,14 +65,17 @@ export class DaemonProcess extends PinnedInstance implements AsyncDisposable {
   readonly api: ApiClient;
   readonly program: RunningProgram;
 
-  /** Resolves when it is ready; its peers may not be. */
+  /**
+   * Resolves when it is ready; its peers may not be. `as`: a command that runs it, as `setpriv`.
+   */
   static async start(
     host: Host,
     folder: string,
     settings: Settings,
     env: NodeJS.ProcessEnv = process.env,
+    as: readonly string[] = [],
   ): Promise<DaemonProcess> {
-    const daemon = new DaemonProcess(host, folder, settings, env);
+    const daemon = new DaemonProcess(host, folder, settings, env, as);
     try {
       await daemon.program.line(/"event":"ready"/);
       return daemon;
@@ -82,14 +85,15 @@ export class DaemonProcess extends PinnedInstance implements AsyncDisposable {
     }
   }
 
-  private constructor(host: Host, folder: string, settings: Settings, env: NodeJS.ProcessEnv) {
+  private constructor(host: Host, folder: string, settings: Settings, env: NodeJS.ProcessEnv, as: readonly string[]) {
     super(instanceOf(host));
     this.host = host;
     this.configFile = join(folder, `${host.name}.yaml`);
     this.socketPath = socketOf(host, folder);
     this.api = new ApiClient({ socketPath: this.socketPath });
     this.configure(settings);
-    this.program = RunningProgram.start(host, command, ['up', '--config', this.configFile, '--json'], { env });
+    const [program, ...words] = [...as, command, 'up', '--config', this.configFile, '--json'];
+    this.program = RunningProgram.start(host, program, words, { env });
   }
 
   /** Writes its file; JSON is YAML, too. It reads the file again when it is told to. */
