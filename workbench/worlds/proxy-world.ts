@@ -76,7 +76,8 @@ export class ProxyWorld extends World implements CarryingWorld {
     const [host, peer] = name === 'a' ? [this.a, this.b] : [this.b, this.a];
     const devices = [`soft-${this.wire}`];
     const settings = daemonSettings({ host, peers: [peer], folder: this.folder.path, devices });
-    return { ...settings, rules: this.#rules(peer), ...this.#more(name) };
+    // What a test has left open need not hold up its end.
+    return { ...settings, rules: this.#rules(peer), drainSeconds: 1, ...this.#more(name) };
   }
 
   /** Also in place of one that is gone. */

@@ -2,7 +2,7 @@
 // it, and run in hosts.
 
 import assert from 'node:assert/strict';
-import { chmodSync } from 'node:fs';
+import { chmodSync, copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Host } from '../../../src/lab/index.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
@@ -28,7 +28,8 @@ export class AttacksProgram implements Disposable {
   constructor() {
     chmodSync(this.#folder.path, 0o755);
     this.file = join(this.#folder.path, 'attacks');
-    compile([join(import.meta.dirname, 'attacks.c')], this.file);
+    // Not every user may enter the folder where it was compiled.
+    copyFileSync(compile([join(import.meta.dirname, 'attacks.c')]), this.file);
   }
 
   /** `as`: words before the command, as those that make it somebody else's. */

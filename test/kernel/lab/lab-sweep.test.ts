@@ -1,5 +1,4 @@
 // Tests of what happens to a lab whose creator was killed, and to those beside it.
-// Runs alone: it sweeps the machine, and counts what is left.
 
 import assert from 'node:assert/strict';
 import { type ChildProcessWithoutNullStreams, execFileSync, spawn } from 'node:child_process';

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { EtcdDirectory, type EtcdDirectoryOptions } from '../../../src/peers/index.ts';
 import { Etcd } from '../../../workbench/worlds/etcd.ts';
 
@@ -81,15 +81,17 @@ class Node implements AsyncDisposable {
   }
 }
 
-describe('peers by etcd', () => {
-  let etcd: Etcd;
-
-  beforeEach(async () => {
-    etcd = await Etcd.start();
+/** With an etcd of its own. */
+function testWithEtcd(name: string, check: (etcd: Etcd) => Promise<void>): void {
+  test(name, async () => {
+    await using etcd = await Etcd.start();
+    await check(etcd);
   });
-  afterEach(() => etcd[Symbol.asyncDispose]());
+}
 
-  test('junk that others wrote is ignored, each with a line', async () => {
+// They wait for leases to end and for pauses between attempts: several at once take no longer.
+describe('peers by etcd', { concurrency: 5 }, () => {
+  testWithEtcd('junk that others wrote is ignored, each with a line', async (etcd) => {
     await etcd.put('/millrace/nodes/junk', 'no JSON');
     await etcd.put('/millrace/nodes/bytes', Buffer.from([0xff, 0xfe]));
     await etcd.put('/millrace/nodes/a b', '{"v":1,"host":"10.0.0.1","port":1}');
@@ -108,37 +110,43 @@ describe('peers by etcd', () => {
     assert.match(a.errors.join('\n'), /ignored the etcd entry of node 'good': its port is not a number/);
   });
 
-  test('a node that follows another at the same place takes its entry over, and nobody sees it leave', async () => {
-    await using b = new Node(etcd, 'b', 2);
-    const a = new Node(etcd, 'a', 1);
-    await Promise.all([a.sees('b'), b.sees('a')]);
-    await a.directory.abandon();
-    await using next = new Node(etcd, 'a', 1, { leaseSeconds: 6, known: a.directory.peers });
-    assert.equal(next.names, 'b');
-    await next.isFine();
-    // Its own directory would have told by now if another had come and gone in between.
-    const c = new Node(etcd, 'c', 3);
-    await b.sees('a c');
-    await next.sees('b c');
-    await c.directory.close();
-    await b.sees('a');
-    assert.deepEqual(b.seen, ['a', 'a c', 'a']);
-    assert.deepEqual(next.seen.slice(0, 1), ['b c'], 'who was known never vanished');
-    assert.deepEqual([...next.errors, ...b.errors], []);
-  });
+  testWithEtcd(
+    'a node that follows another at the same place takes its entry over, and nobody sees it leave',
+    async (etcd) => {
+      await using b = new Node(etcd, 'b', 2);
+      const a = new Node(etcd, 'a', 1);
+      await Promise.all([a.sees('b'), b.sees('a')]);
+      await a.directory.abandon();
+      await using next = new Node(etcd, 'a', 1, { leaseSeconds: 6, known: a.directory.peers });
+      assert.equal(next.names, 'b');
+      await next.isFine();
+      // Its own directory would have told by now if another had come and gone in between.
+      const c = new Node(etcd, 'c', 3);
+      await b.sees('a c');
+      await next.sees('b c');
+      await c.directory.close();
+      await b.sees('a');
+      assert.deepEqual(b.seen, ['a', 'a c', 'a']);
+      assert.deepEqual(next.seen.slice(0, 1), ['b c'], 'who was known never vanished');
+      assert.deepEqual([...next.errors, ...b.errors], []);
+    },
+  );
 
-  test('who was known before stays known while etcd is away, and for a while after it was missing there', async () => {
-    const known = [{ name: 'x', host: '127.0.0.1', port: 9, source: 'etcd' }] as const;
-    await etcd.stop();
-    await using a = new Node(etcd, 'a', 1, { known });
-    await a.until('etcd was missed', () => a.errors.length > 0);
-    assert.equal(a.names, 'x');
-    await etcd.resume();
-    await a.isFine();
-    assert.equal(a.names, 'x');
-  });
+  testWithEtcd(
+    'who was known before stays known while etcd is away, and for a while after it was missing there',
+    async (etcd) => {
+      const known = [{ name: 'x', host: '127.0.0.1', port: 9, source: 'etcd' }] as const;
+      await etcd.stop();
+      await using a = new Node(etcd, 'a', 1, { known });
+      await a.until('etcd was missed', () => a.errors.length > 0);
+      assert.equal(a.names, 'x');
+      await etcd.resume();
+      await a.isFine();
+      assert.equal(a.names, 'x');
+    },
+  );
 
-  test('two nodes see each other, and when one leaves', async () => {
+  testWithEtcd('two nodes see each other, and when one leaves', async (etcd) => {
     await using a = new Node(etcd, 'a', 1);
     await a.isFine();
     const b = new Node(etcd, 'b', 2);
@@ -150,7 +158,7 @@ describe('peers by etcd', () => {
     assert.deepEqual([...a.errors, ...b.errors], []);
   });
 
-  test('a node that is killed is forgotten when its lease ends', async () => {
+  testWithEtcd('a node that is killed is forgotten when its lease ends', async (etcd) => {
     await using a = new Node(etcd, 'a', 1);
     const script = join(import.meta.dirname, 'etcd-node.ts');
     const child = spawn(process.execPath, [script, etcd.endpoint, 'b', '2'], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -164,7 +172,7 @@ describe('peers by etcd', () => {
     await a.sees('');
   });
 
-  test('a name that another address has is refused until it is free', async () => {
+  testWithEtcd('a name that another address has is refused until it is free', async (etcd) => {
     const first = new Node(etcd, 'a', 1);
     await first.isFine();
     await using second = new Node(etcd, 'a', 2);
@@ -182,7 +190,7 @@ describe('peers by etcd', () => {
     await other.until('the second has the name', () => other.directory.peers[0]?.port === 2);
   });
 
-  test('a daemon that restarts takes over its entry, but not from one that lives', async () => {
+  testWithEtcd('a daemon that restarts takes over its entry, but not from one that lives', async (etcd) => {
     const before = new Node(etcd, 'a', 1);
     await before.isFine();
     await using after = new Node(etcd, 'a', 1);
@@ -194,7 +202,7 @@ describe('peers by etcd', () => {
     assert.equal(after.problem, '');
   });
 
-  test('an entry that somebody deletes or scribbles over is made anew or missed', async () => {
+  testWithEtcd('an entry that somebody deletes or scribbles over is made anew or missed', async (etcd) => {
     await using a = new Node(etcd, 'a', 1);
     await using b = new Node(etcd, 'b', 2);
     await a.sees('b');
@@ -210,7 +218,7 @@ describe('peers by etcd', () => {
     await Promise.all([b.isFine(), a.sees('b')]);
   });
 
-  test('etcd may restart: the peers stay known, and changes are seen again', async () => {
+  testWithEtcd('etcd may restart: the peers stay known, and changes are seen again', async (etcd) => {
     await using a = new Node(etcd, 'a', 1);
     await using b = new Node(etcd, 'b', 2);
     await Promise.all([a.sees('b'), b.sees('a')]);
@@ -224,7 +232,7 @@ describe('peers by etcd', () => {
     assert.deepEqual(a.seen, ['b', 'b c']);
   });
 
-  test('etcd may lose its data: the nodes register anew, and nobody is missed meanwhile', async () => {
+  testWithEtcd('etcd may lose its data: the nodes register anew, and nobody is missed meanwhile', async (etcd) => {
     const leaseSeconds = 4;
     await using a = new Node(etcd, 'a', 1, { leaseSeconds });
     await using b = new Node(etcd, 'b', 2, { leaseSeconds });
@@ -242,7 +250,7 @@ describe('peers by etcd', () => {
     assert.deepEqual(a.seen.slice(-2), ['b c', 'b']);
   });
 
-  test('many changes while etcd compacts its history end in the same list', async () => {
+  testWithEtcd('many changes while etcd compacts its history end in the same list', async (etcd) => {
     await using a = new Node(etcd, 'a', 1);
     await a.isFine();
     const entry = (port: number): string => JSON.stringify({ v: 1, host: '10.0.0.1', port });
@@ -261,7 +269,7 @@ describe('peers by etcd', () => {
     await late.until('it sees the same', () => late.directory.peers.length === 20);
   });
 
-  test('a member that is away is passed over', async () => {
+  testWithEtcd('a member that is away is passed over', async (etcd) => {
     const endpoints = ['http://127.0.0.1:1', etcd.endpoint];
     await using a = new Node(etcd, 'a', 1, { endpoints });
     await a.isFine();
@@ -269,7 +277,7 @@ describe('peers by etcd', () => {
     assert.equal(a.errors.length, 1);
   });
 
-  test('a user and password are asked for, and a wrong one is told', async () => {
+  testWithEtcd('a user and password are asked for, and a wrong one is told', async (etcd) => {
     await etcd.call('auth/user/add', { name: 'root', password: 'secret' });
     await etcd.call('auth/role/add', { name: 'root' });
     await etcd.call('auth/user/grant', { user: 'root', role: 'root' });
@@ -289,7 +297,7 @@ describe('peers by etcd', () => {
     await Promise.all([a.sees('b'), b.sees('a')]);
   });
 
-  test('closing without etcd does not wait for it', async () => {
+  testWithEtcd('closing without etcd does not wait for it', async (etcd) => {
     await using a = new Node(etcd, 'a', 1);
     await a.isFine();
     await etcd.stop();

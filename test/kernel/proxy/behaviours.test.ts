@@ -1,14 +1,13 @@
 // Tests that a connection behaves the same when daemons carry it between two hosts as over plain
 // TCP, behaviour by behaviour.
 
-import { after, before, describe } from 'node:test';
+import { before, describe } from 'node:test';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
 import { testBehaviours, testCrowds } from '../steering/behaviour-tests.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 
 const program = new BehavioursProgram();
-after(() => program[Symbol.dispose]());
 before(sweepDeadTests);
 
 for (const wire of ['shm', 'roce'] as const) {

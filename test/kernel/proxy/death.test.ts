@@ -12,7 +12,6 @@ import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { remainsOf, sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { type Name, ProxyWorld, type Wire } from '../../../workbench/worlds/proxy-world.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
-import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { attachedTo } from '../native/kernel-objects.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import { compile } from '../steering/compile.ts';
@@ -32,12 +31,8 @@ const lastResetMs: Readonly<Record<Name, number>> = { a: 1000, b: 400 + 1000 + 1
 const detachMs = 2000;
 
 before(sweepDeadTests);
-const folder = temporaryFolder('flood');
-after(() => folder[Symbol.dispose]());
-const flood = join(folder.path, 'flood');
-compile([join(import.meta.dirname, '../steering/backpressure/flood.c')], flood);
+const flood = compile([join(import.meta.dirname, '../steering/backpressure/flood.c')]);
 const program = new BehavioursProgram();
-after(() => program[Symbol.dispose]());
 
 function testDeaths(wire: Wire, victims: readonly Name[]): void {
   let world: ProxyWorld;

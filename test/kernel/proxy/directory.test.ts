@@ -19,7 +19,7 @@ const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts'
 before(sweepDeadTests);
 
 test('daemons that know only etcd find each other, carry, and miss one that leaves', async () => {
-  using program = new BehavioursProgram();
+  const program = new BehavioursProgram();
   const endpoints = ['http://10.77.0.1:2379'];
   const etcd = { endpoints, leaseSeconds: 5 };
   await using world = await ProxyWorld.createIdle({ settings: { peers: [], etcd } });

@@ -11,7 +11,6 @@ import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
-import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { BehavioursProgram } from '../steering/behaviours-program.ts';
 import { compile } from '../steering/compile.ts';
 import { full } from '../steering/process-figures.ts';
@@ -22,12 +21,8 @@ const floodBytes = 100_000_000;
 const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
 
 before(sweepDeadTests);
-const folder = temporaryFolder('flood');
-after(() => folder[Symbol.dispose]());
-const flood = join(folder.path, 'flood');
-compile([join(import.meta.dirname, '../steering/backpressure/flood.c')], flood);
+const flood = compile([join(import.meta.dirname, '../steering/backpressure/flood.c')]);
 const program = new BehavioursProgram();
-after(() => program[Symbol.dispose]());
 
 describe('operating daemons', { concurrency: false }, () => {
   let world: ProxyWorld;

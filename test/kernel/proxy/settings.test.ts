@@ -26,10 +26,8 @@ const MOST_HEADER_BYTES = 8 + 12 + 16 + 4 + 4;
 before(sweepDeadTests);
 const folder = temporaryFolder('settings');
 after(() => folder[Symbol.dispose]());
-const flood = join(folder.path, 'flood');
-compile([join(import.meta.dirname, '../steering/backpressure/flood.c')], flood);
+const flood = compile([join(import.meta.dirname, '../steering/backpressure/flood.c')]);
 const program = new BehavioursProgram();
-after(() => program[Symbol.dispose]());
 
 /** A short conversation and many checked bytes. */
 async function carries(world: ProxyWorld): Promise<void> {

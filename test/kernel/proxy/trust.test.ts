@@ -25,7 +25,6 @@ before(sweepDeadTests);
 const folder = temporaryFolder('certificates');
 after(() => folder[Symbol.dispose]());
 const program = new BehavioursProgram();
-after(() => program[Symbol.dispose]());
 
 /** An authority of that name, and certificates by it. */
 async function certify(authority: string, names: readonly string[], force = false): Promise<void> {

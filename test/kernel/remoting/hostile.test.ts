@@ -14,7 +14,7 @@ import { BackendProcess } from '../../../src/remoting/backend/fixtures/backend-p
 import { median } from '../../../workbench/bench/measure.ts';
 
 /** Of scribbling in all; more by hand. */
-const SECONDS = Number(process.env.MILLRACE_FUZZ_SECONDS ?? 10);
+const SECONDS = Number(process.env.MILLRACE_FUZZ_SECONDS ?? 6);
 /**
  * The part of it in which the scribbler makes so many protocol errors that it is dropped all the
  * time.

@@ -2,12 +2,12 @@
 // carries it.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, describe, test } from 'node:test';
 import type { CarryingWorld } from '../../../workbench/worlds/carrying-world.ts';
 import type { BehavioursProgram } from './behaviours-program.ts';
-import { compare, crowds } from './compare.ts';
+import { compare, compareCarried, connectionsOf, crowds, together } from './compare.ts';
 import { connectDifferences } from './differences.ts';
-import { families, Pair } from './pair.ts';
+import { type Family, families, Pair } from './pair.ts';
 
 export type MakeWorld = () => Promise<CarryingWorld>;
 
@@ -18,7 +18,7 @@ function endOf(said: string | null, word: string): { readonly host: string; read
   return { host: match[1] ?? '', port: Number(match[2]) };
 }
 
-/** Inside a suite: all behaviours one after the other in one pair of worlds. */
+/** Inside a suite: all behaviours in one pair of worlds, those that only wait at once. */
 export function testBehaviours(program: BehavioursProgram, makeWorld: MakeWorld): void {
   let pair: Pair<CarryingWorld>;
   before(async () => {
@@ -26,13 +26,38 @@ export function testBehaviours(program: BehavioursProgram, makeWorld: MakeWorld)
   });
   after(() => pair[Symbol.asyncDispose]());
 
-  for (const { name } of program.list.filter((behaviour) => !crowds.has(behaviour.name))) {
-    const what = connectDifferences[name]?.what;
-    for (const family of families) {
-      test(`${name} over ${family}${what === undefined ? '' : `: ${what}`}`, async () => {
-        await compare(pair, name, family);
-      });
+  const each = (names: readonly string[], check: (name: string, family: Family) => Promise<unknown>): void => {
+    for (const name of names) {
+      const what = connectDifferences[name]?.what;
+      for (const family of families) {
+        test(`${name} over ${family}${what === undefined ? '' : `: ${what}`}`, async () => {
+          await check(name, family);
+        });
+      }
     }
+  };
+
+  const chosen = program.list.map(({ name }) => name).filter((name) => !crowds.has(name));
+  const grouped = new Set(Object.values(together).flat());
+  each(
+    chosen.filter((name) => !grouped.has(name)),
+    (name, family) => compareCarried(pair, name, family),
+  );
+
+  for (const [kind, names] of Object.entries(together)) {
+    describe(`${kind}, at once`, { concurrency: false }, () => {
+      let earlier: number;
+      before(() => {
+        earlier = pair.carrying.world.carried();
+      });
+      describe('each as over plain TCP', { concurrency: true }, () => {
+        each(names, (name, family) => compare(pair, name, family));
+      });
+      test('all of their connections were carried', () => {
+        const expected = families.length * names.reduce((sum, name) => sum + connectionsOf(name), 0);
+        assert.equal(pair.carrying.world.carried() - earlier, expected);
+      });
+    });
   }
 
   test('a program that speaks IPv6 only reaches an IPv4 host, and sees mapped addresses', async () => {
@@ -61,15 +86,22 @@ export function testBehaviours(program: BehavioursProgram, makeWorld: MakeWorld)
   test('the daemons end in order, and what they pinned is gone', () => pair.carrying.world.stop());
 }
 
-/** Inside a suite: crowds of connections, each in a pair of worlds of its own. */
-export function testCrowds(program: BehavioursProgram, makeWorld: MakeWorld, chosen: Iterable<string> = crowds): void {
-  for (const name of chosen) {
-    for (const family of families) {
-      test(`${name} over ${family}`, async (t) => {
-        await using pair = await Pair.create(program, makeWorld);
-        const { remarks } = await compare(pair, name, family);
-        if (remarks !== '') t.diagnostic(remarks.replaceAll('\n', '; '));
-      });
+/** Inside a suite: crowds of connections, one after the other in a pair of worlds of their own. */
+export function testCrowds(program: BehavioursProgram, makeWorld: MakeWorld, chosen: readonly string[]): void {
+  describe(chosen.join(', '), { concurrency: false }, () => {
+    let pair: Pair<CarryingWorld>;
+    before(async () => {
+      pair = await Pair.create(program, makeWorld);
+    });
+    after(() => pair[Symbol.asyncDispose]());
+
+    for (const name of chosen) {
+      for (const family of families) {
+        test(`${name} over ${family}`, async (t) => {
+          const { remarks } = await compareCarried(pair, name, family);
+          if (remarks !== '') t.diagnostic(remarks.replaceAll('\n', '; '));
+        });
+      }
     }
-  }
+  });
 }

@@ -8,8 +8,7 @@ import { join } from 'node:path';
 import type { Host } from '../../../src/lab/index.ts';
 import { TIMEOUT_MS } from '../../../workbench/worlds/eventually.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
-import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
-import { compile } from './compile.ts';
+import { compile, type Linking } from './compile.ts';
 
 const sources = join(import.meta.dirname, 'behaviours');
 
@@ -28,15 +27,12 @@ export interface Observation {
   readonly remarks: string;
 }
 
-export class BehavioursProgram implements Disposable {
+export class BehavioursProgram {
   readonly file: string;
   readonly list: readonly Behaviour[];
-  readonly #folder: ReturnType<typeof temporaryFolder>;
 
-  constructor(linking: 'dynamic' | 'static' = 'dynamic') {
-    this.#folder = temporaryFolder('behaviours');
-    this.file = join(this.#folder.path, `behaviours-${linking}`);
-    compile(globSync(join(sources, '*.c')).sort(), this.file, linking);
+  constructor(linking: Linking = 'dynamic') {
+    this.file = compile(globSync(join(sources, '*.c')).sort(), linking);
     const lines = execFileSync(this.file, ['list'], { encoding: 'utf8' }).trim().split('\n');
     this.list = lines.map((line) => {
       const [name = '', port, serverLines] = line.split(' ');
@@ -64,9 +60,5 @@ export class BehavioursProgram implements Disposable {
       server: told?.slice(prefix.length) ?? null,
       remarks: stderr.trim(),
     };
-  }
-
-  [Symbol.dispose](): void {
-    this.#folder[Symbol.dispose]();
   }
 }

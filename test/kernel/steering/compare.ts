@@ -7,7 +7,7 @@ import type { Observation } from './behaviours-program.ts';
 import { connectDifferences } from './differences.ts';
 import { comparable, type Family, type Pair } from './pair.ts';
 
-/** Many connections at once: each wants hosts of its own. */
+/** Many connections at once: they want hosts that nothing else uses. */
 export const crowds: ReadonlySet<string> = new Set(['threads', 'short', 'burst', 'open']);
 /** Connections that a behaviour makes to somebody who listens, where that is not one. */
 const connections: Readonly<Record<string, number>> = {
@@ -24,6 +24,25 @@ const connections: Readonly<Record<string, number>> = {
  * either way.
  */
 const racing: ReadonlySet<string> = new Set(['passing-listener']);
+/**
+ * Groups of behaviours that wait more than they work. Those of one group run at once, each on ports
+ * of its own: none of them holds up another.
+ */
+export const together: Readonly<Record<string, readonly string[]>> = {
+  'behaviours that sleep': [
+    'linger-stalled',
+    'shutdown-both',
+    'epoll-level',
+    'epoll-edge',
+    'rcvtimeo',
+    'waitall',
+    'rcvlowat',
+    'urgent',
+    'unaccepted',
+  ],
+  'behaviours that wait until every buffer is full': ['epoll-level-out', 'epoll-edge-out'],
+};
+
 /** Words of the program for what must not happen, whatever the way. */
 const problem = /timed out|WRONG|LOST|NOT |stuck|never|only \d+ bytes|nudge/;
 
@@ -41,15 +60,26 @@ async function expectation(pair: Pair, name: string, family: Family): Promise<Ob
 }
 
 export async function compare(pair: Pair<CarryingWorld>, name: string, family: Family): Promise<Observation> {
-  const { carrying } = pair;
-  const before = carrying.world.carried();
   // One after the other: what takes long must not be held up by the other.
   const expected = await expectation(pair, name, family);
-  const observed = await pair.observe(name, carrying, family);
-  const carried = carrying.world.carried() - before;
+  const observed = await pair.observe(name, pair.carrying, family);
   assert.doesNotMatch(`${expected.client} ${expected.server}`, problem);
   assert.deepEqual(comparable(observed), comparable(connectDifferences[name] ?? expected));
   if (connectDifferences[name] !== undefined) assert.notDeepEqual(comparable(observed), comparable(expected));
-  if (!racing.has(name)) assert.equal(carried, connections[name] ?? 1, 'connections that were carried');
+  return observed;
+}
+
+/** How many connections of that behaviour are carried. */
+export function connectionsOf(name: string): number {
+  return connections[name] ?? 1;
+}
+
+/** The same, while nothing else connects, which shows that its connections were carried. */
+export async function compareCarried(pair: Pair<CarryingWorld>, name: string, family: Family): Promise<Observation> {
+  const { world } = pair.carrying;
+  const before = world.carried();
+  const observed = await compare(pair, name, family);
+  const carried = world.carried() - before;
+  if (!racing.has(name)) assert.equal(carried, connectionsOf(name), 'connections that were carried');
   return observed;
 }

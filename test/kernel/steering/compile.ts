@@ -1,13 +1,37 @@
-// Compiles C programs that the tests run in hosts, with every warning an error.
+// Compiles C programs that the tests run in hosts, with every warning an error. What has been
+// compiled stays in the build folder until its sources change.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, globSync, mkdirSync, readFileSync, renameSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 
-const flags = ['-std=gnu17', '-D_GNU_SOURCE', '-O1', '-Wall', '-Wextra', '-Werror', '-pthread'];
+export type Linking = 'dynamic' | 'static';
 
-export function compile(sources: readonly string[], output: string, linking: 'dynamic' | 'static' = 'dynamic'): void {
-  const args = [...flags, ...(linking === 'static' ? ['-static'] : []), ...sources, '-o', output];
-  const { status, stderr, error } = spawnSync('gcc', args, { encoding: 'utf8', timeout: 60_000 });
+const folder = join(import.meta.dirname, '../../../build/test-programs');
+const flags = ['-std=gnu17', '-D_GNU_SOURCE', '-O2', '-Wall', '-Wextra', '-Werror', '-pthread'];
+
+/** Returns the program's file, whose name begins with that of the sources' folder. */
+export function compile(sources: readonly string[], linking: Linking = 'dynamic'): string {
+  const options = [...flags, ...(linking === 'static' ? ['-static'] : [])];
+  const headers = sources.flatMap((source) => globSync(join(dirname(source), '*.h')));
+  const hash = createHash('sha256').update(JSON.stringify([options, gcc(['--version'])]));
+  for (const file of [...new Set([...sources, ...headers])].sort()) hash.update(readFileSync(file));
+  const name = `${basename(dirname(sources[0] ?? ''))}-${linking}-${hash.digest('hex').slice(0, 16)}`;
+  const program = join(folder, name);
+  if (existsSync(program)) return program;
+  mkdirSync(folder, { recursive: true });
+  // Two files of tests may compile the same at once: each in a file of its own first.
+  const draft = `${program}.${process.pid}`;
+  gcc([...options, ...sources, '-o', draft]);
+  renameSync(draft, program);
+  return program;
+}
+
+function gcc(args: readonly string[]): string {
+  const { status, stdout, stderr, error } = spawnSync('gcc', args, { encoding: 'utf8', timeout: 60_000 });
   if (error !== undefined) throw error;
   assert.equal(status, 0, stderr);
+  return stdout;
 }

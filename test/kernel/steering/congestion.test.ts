@@ -3,12 +3,10 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
-import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
 import { compile } from './compile.ts';
 
 before(sweepDeadTests);
@@ -17,9 +15,7 @@ const source = fileURLToPath(new URL('congestion/congestion.c', import.meta.url)
 const [carried, plain] = ['7000', '7001'];
 
 test('a leg has plain reno at both ends, unless the program chose, and a socket used elsewhere has its own again', async () => {
-  using folder = temporaryFolder('congestion');
-  const program = join(folder.path, 'congestion');
-  compile([source], program);
+  const program = compile([source]);
   await using world = await ProxyWorld.create({ rules: (to) => [`connect to ${to.ipv4}:${carried}`] });
   const server = world.b.spawn(program, [carried, plain], { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(server, 'exit');

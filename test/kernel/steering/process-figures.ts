@@ -39,7 +39,7 @@ export function cpuMs(pid: number): number {
 
 /** Until what the sockets hold grows no more. */
 export async function full(hosts: readonly Host[]): Promise<void> {
-  const lookMs = 300;
+  const lookMs = 150;
   for (let earlier = -1, held = 0, endMs = performance.now() + 20_000; held !== earlier || held === 0; ) {
     assert.ok(performance.now() < endMs, 'it never became full');
     await sleep(lookMs);

@@ -30,7 +30,7 @@ export const programs: readonly Program[] = [
 ];
 
 async function tryStatic(world: World): Promise<unknown> {
-  using program = new BehavioursProgram('static');
+  const program = new BehavioursProgram('static');
   await using server = await program.serve(world.b);
   await world.listening(7303);
   const results = [];

@@ -7,6 +7,7 @@ import { redirectEverything } from '../../../workbench/worlds/daemon-process.ts'
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
 import { BehavioursProgram } from './behaviours-program.ts';
+import { together } from './compare.ts';
 import { redirectDifferences } from './differences.ts';
 import { comparable, families, Pair } from './pair.ts';
 import { programs } from './program-list.ts';
@@ -49,29 +50,34 @@ describe('connect with redirect', { concurrency: false }, () => {
   before(async () => {
     pair = await Pair.create(program, () => ProxyWorld.create({ rules: redirectEverything }));
   });
-  after(async () => {
-    await pair?.[Symbol.asyncDispose]();
-    program[Symbol.dispose]();
-  });
+  after(() => pair?.[Symbol.asyncDispose]());
 
   const redirected = (): number => pair.carrying.world.daemons.a.redirected();
 
-  for (const family of families) {
-    for (const name of equal) {
-      test(`${name} over ${family} is as over plain TCP`, async () => {
-        const expected = await pair.observe(name, pair.plain, family);
-        const observed = await pair.observe(name, pair.carrying, family);
-        assert.deepEqual(comparable(observed), comparable(expected));
-      });
+  function testBehaviours(isChosen: (name: string) => boolean): void {
+    for (const family of families) {
+      for (const name of equal.filter(isChosen)) {
+        test(`${name} over ${family} is as over plain TCP`, async () => {
+          const expected = await pair.observe(name, pair.plain, family);
+          const observed = await pair.observe(name, pair.carrying, family);
+          assert.deepEqual(comparable(observed), comparable(expected));
+        });
+      }
+      for (const [name, { what, client, server }] of Object.entries(redirectDifferences)) {
+        if (!isChosen(name)) continue;
+        test(`${name} over ${family}: ${what}`, async () => {
+          const observed = await pair.observe(name, pair.carrying, family);
+          if (client instanceof RegExp) assert.match(observed.client, client);
+          else assert.equal(observed.client, client);
+          if (server !== null) assert.equal(observed.server, server);
+        });
+      }
     }
-    for (const [name, { what, client, server }] of Object.entries(redirectDifferences)) {
-      test(`${name} over ${family}: ${what}`, async () => {
-        const observed = await pair.observe(name, pair.carrying, family);
-        if (client instanceof RegExp) assert.match(observed.client, client);
-        else assert.equal(observed.client, client);
-        if (server !== null) assert.equal(observed.server, server);
-      });
-    }
+  }
+
+  testBehaviours((name) => !Object.values(together).flat().includes(name));
+  for (const [kind, names] of Object.entries(together)) {
+    describe(`${kind}, at once`, { concurrency: true }, () => testBehaviours((name) => names.includes(name)));
   }
 
   test('messages of these connections went past TCP', () => {

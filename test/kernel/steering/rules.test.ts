@@ -96,10 +96,7 @@ describe('rules decide which connections are carried', { concurrency: false }, (
     server = await program.serve(world.b);
     await world.listening(7303);
   });
-  after(async () => {
-    await world?.close();
-    program[Symbol.dispose]();
-  });
+  after(() => world?.close());
 
   /** By a reload of the daemon of host a. */
   async function setRules(rules: readonly string[]): Promise<void> {

@@ -1,5 +1,4 @@
 // `millrace steer` as a user meets it: in-process, on the cgroup of a lab host.
-// Runs alone: it looks at all instances of the machine.
 
 import assert from 'node:assert/strict';
 import { existsSync, writeFileSync } from 'node:fs';

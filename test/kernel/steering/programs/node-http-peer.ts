@@ -8,7 +8,7 @@ import { connect, createServer as createServer2 } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 
-const requests = 200;
+const requests = 120;
 const downloadBytes = 20_000_000;
 /** At once; all of them take more memory than Node allows a session. */
 const streams = 40;

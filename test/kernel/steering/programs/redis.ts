@@ -7,7 +7,7 @@ import { temporaryFolder } from '../../../../workbench/worlds/temporary-folder.t
 import type { World } from '../../../../workbench/worlds/world.ts';
 
 const port = 6379;
-const requests = 20_000;
+const requests = 5000;
 const largeBytes = 20_000_000;
 
 const script = [

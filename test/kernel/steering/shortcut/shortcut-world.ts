@@ -19,7 +19,7 @@ export class ShortcutWorld implements AsyncDisposable {
     await using undo = new AsyncDisposableStack();
     const runDir = undo.use(temporaryRunDir());
     const lab = undo.use(await Lab.create({ runDir: runDir.path, hosts: ['plain', 'short'] }));
-    const flow = undo.use(new FlowProgram());
+    const flow = new FlowProgram();
     const instance = `shortcut-${randomBytes(4).toString('hex')}`;
     const { cgroup } = lab.host('short');
     const steering = undo.use(Steering.create({ instance, cgroup, rules: parseRules(rules) }));
