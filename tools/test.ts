@@ -145,14 +145,19 @@ async function runTier(tier: Tier): Promise<Tally> {
   return tally;
 }
 
-/** First the files that have a process of their own, then folders, those with most files first. */
+/** First the longest files, then folders, those with most files first, then single files. */
 function jobsOf(tier: Tier): Job[] {
   const mayShare = (file: string): boolean =>
     tier.sharesProcesses === true && !longest.includes(file) && !says(file, ownProcessPattern);
   const single = tier.files.filter((file) => !mayShare(file)).map((file) => ({ files: [file], isShared: false }));
   const folders = Map.groupBy(tier.files.filter(mayShare), folderOf).values();
   const shared = [...folders].sort((left, right) => right.length - left.length);
-  return [...single, ...shared.map((files) => ({ files, isShared: true }))];
+  const isLong = ({ files }: Job): boolean => longest.includes(files[0]);
+  return [
+    ...single.filter(isLong),
+    ...shared.map((files) => ({ files, isShared: true })),
+    ...single.filter((job) => !isLong(job)),
+  ];
 }
 
 /** For example src/providers, for all that is below it. */

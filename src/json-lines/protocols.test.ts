@@ -7,6 +7,7 @@ import fc from 'fast-check';
 import { linkProtocol } from '../channel/handshake.ts';
 import { MillraceError, ProtocolError } from '../errors.ts';
 import { controlProtocol } from '../proxy/control/control-protocol.ts';
+import { anyText } from '../text/fixtures/any-text.ts';
 import { transferProtocol } from '../transfer/protocol.ts';
 import { qpProtocol } from '../verbs/endpoint/qp-endpoint.ts';
 import { filesProtocol } from '../vortex/files/protocol.ts';
@@ -88,7 +89,7 @@ for (const protocol of protocols) {
     });
 
     test('that are lines of anything are refused', () => {
-      const lines = fc.oneof(fc.string({ unit: 'binary' }), fc.json());
+      const lines = fc.oneof(anyText(), fc.json());
       fc.assert(
         fc.property(lines, (line) => {
           assert.throws(() => protocol.parse(line), ProtocolError);

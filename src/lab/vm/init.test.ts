@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { anyText } from '../../text/fixtures/any-text.ts';
 import { initScript, kernelArguments } from './init.ts';
 
 test('the script is one a shell understands', () => {
@@ -12,7 +13,7 @@ test('the script is one a shell understands', () => {
 
 test('an argument has nothing the kernel would split or a shell would expand', () => {
   fc.assert(
-    fc.property(fc.string({ unit: 'binary', maxLength: 40 }), (share) => {
+    fc.property(anyText(40), (share) => {
       const words = kernelArguments({ name: 'vm', node: '/n', share, modules: [], keep: [] });
       assert.match(words[2] ?? '', /^mr\.share=[\w./+,:@\\-]*$/);
     }),

@@ -160,7 +160,7 @@ describe('fault plans', () => {
           runs++;
           if ((await runUnder(wire, plan, seed, round)).isWhole) wholes++;
         });
-        await fc.assert(property, { numRuns: 40 });
+        await fc.assert(property, { numRuns: 25 });
         assert.ok(wholes > (isSurvivable ? runs * 0.8 : 0), `${wholes} of ${runs} came through`);
       });
     }

@@ -23,7 +23,7 @@ const seed = Number(process.env.MILLRACE_FUZZ_SEED ?? Date.now() % 1_000_000_000
 const HEADERS = 400_000;
 const HELLOS = 150_000;
 const MESSAGES = 150_000;
-const STREAMS = 300_000;
+const STREAMS = 150_000;
 
 describe(`wire decoders (seed ${seed})`, () => {
   test(`${HEADERS} random and spoilt headers are refused or within their limits`, () => {

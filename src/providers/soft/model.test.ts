@@ -35,7 +35,7 @@ describe('the soft device and the model', () => {
     test(`any requests leave the same bytes and completions on ${wire} as in the model`, async () => {
       await fc.assert(
         fc.asyncProperty(rounds({ canFail: true, maxRounds: 6 }), (program) => runOn(wire, program)),
-        { numRuns: 150 },
+        { numRuns: 100 },
       );
     });
 
@@ -46,7 +46,7 @@ describe('the soft device and the model', () => {
           await using run = startRun(wire);
           await runBoth(run, program);
         }),
-        { numRuns: 100 },
+        { numRuns: 60 },
       );
     });
   }

@@ -18,7 +18,7 @@ import { Packet } from './packet.ts';
 // MILLRACE_FUZZ_SEED repeats a run.
 const seed = Number(process.env.MILLRACE_FUZZ_SEED ?? Date.now() % 1_000_000_000);
 
-const HANDED = 200_000;
+const HANDED = 100_000;
 const SENT = 30_000;
 const PAGE = 4096;
 const states = ['RTS', 'RTS', 'RTS', 'RTR', 'SQD', 'INIT', 'RESET', 'ERR'] as const satisfies readonly QpState[];
