@@ -4,7 +4,7 @@
 import { Lab } from '../../src/lab/index.ts';
 import { type LoadOptions, peerLoad, type StartLoad } from './proxy-loads.ts';
 import { type ProxyPath, ProxyWorld, type Wire } from './proxy-world.ts';
-import { type Contest, contestOf, type Entrant } from './row.ts';
+import { type Contest, contestOf, type Entrant, longEnough } from './row.ts';
 import { prepareVerbs } from './verbs.ts';
 
 const WARM_MS = 4000;
@@ -37,7 +37,7 @@ export async function prepareProxy(
   for (const rival of rivals) against[rival] = entrant(rival);
   // Runs without measuring, so that all pages are mapped and V8 has compiled the daemons' code, as
   // in daemons that run for long.
-  const warmMs = performance.now() + WARM_MS;
+  const warmMs = performance.now() + longEnough(options.roundMs, WARM_MS);
   do await ours(signal);
   while (performance.now() < warmMs);
   for (const each of Object.values(against)) await each(signal);

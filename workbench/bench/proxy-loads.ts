@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ProxyPath, type ProxyWorld, serverPorts } from './proxy-world.ts';
+import { longEnough } from './row.ts';
 import { type PeerJob, SteerPeers } from './steer-peers.ts';
 
 interface Load extends AsyncDisposable {
@@ -34,7 +35,7 @@ export function startPeers(world: ProxyWorld, signal: AbortSignal): Promise<Stee
 export function peerLoad(kind: PeerJob['kind'], amount: number): StartLoad {
   return async (world, { roundMs, signal }) => {
     const peers = await startPeers(world, signal);
-    const job = { kind, amount, ms: Math.max(roundMs, LEAST_ROUND_MS) };
+    const job = { kind, amount, ms: longEnough(roundMs, LEAST_ROUND_MS) };
     return {
       connect: (path) => peers.run(touchJob, world.addressOf(path), signal),
       measure: (path) => peers.run(job, world.addressOf(path), signal),

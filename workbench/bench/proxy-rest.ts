@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { MillraceError } from '../../src/errors.ts';
 import { type LoadOptions, startPeers, touchJob } from './proxy-loads.ts';
 import { type ProxyPath, ProxyWorld, type Wire } from './proxy-world.ts';
-import { type Contest, contestOf, type Entrant } from './row.ts';
+import { type Contest, contestOf, type Entrant, longEnough } from './row.ts';
 import type { SteerPeers } from './steer-peers.ts';
 import { heldBytes, heldMiB, type Stall } from './steer-stall.ts';
 
@@ -61,7 +61,7 @@ const idle: MakeEntrant = async ({ world, peers }, path, { roundMs, signal }) =>
     await sleep(SETTLE_MS, undefined, { signal });
     const startNs = process.hrtime.bigint();
     const before = pids.map(cpuNs);
-    await sleep(Math.max(roundMs, LEAST_IDLE_MS), undefined, { signal });
+    await sleep(longEnough(roundMs, LEAST_IDLE_MS), undefined, { signal });
     const after = pids.map(cpuNs);
     const passedNs = Number(process.hrtime.bigint() - startNs);
     return Math.max(...after.map((ns, index) => ns - before[index])) / passedNs;

@@ -7,7 +7,7 @@ import { measureRow } from './measure.ts';
 import { remotingRows } from './remoting.ts';
 
 test('a row measures the same loop natively and remoted', { timeout: 30_000 }, async () => {
-  const row = remotingRows.find(({ id }) => id === 'remoting.lat.4');
+  const row = remotingRows.find(({ id }) => id === 'remoting.bw.single');
   assert.ok(row !== undefined);
   const signal = AbortSignal.timeout(30_000);
   const { ours, against } = await measureRow(row, { rounds: 1, roundMs: 50, signal });

@@ -10,7 +10,7 @@ import { figureOf, stopProcess } from './figure-process.ts';
 import { median } from './measure.ts';
 import type { LoopOrder } from './remoting-loops.ts';
 import type { ProgramOptions } from './remoting-program.ts';
-import type { Contest, Row } from './row.ts';
+import { type Contest, longEnough, type Row } from './row.ts';
 
 const KIB = 1024;
 /**
@@ -28,9 +28,7 @@ const TURNS = 5;
 /** The shortest round of rows with large transfers, so that each size has enough time in a turn. */
 const LEAST_BULK_MS = 2000;
 
-/** How long loops run before they are measured, at most; short rounds need less. */
 const WARM_MS = 2000;
-const WARM_ROUNDS = 10;
 
 type Loop = Omit<LoopOrder, 'where' | 'ms'>;
 type Place = LoopOrder['where'];
@@ -100,7 +98,7 @@ interface RemotingRow extends Omit<Row, 'prepare'> {
 function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, leastMs = 0, ...row }: RemotingRow): Row {
   const prepare: Row['prepare'] = async ({ roundMs, signal }) => {
     const world = await RemotingWorld.start(guests, wait, signal);
-    const ms = Math.max(roundMs, leastMs);
+    const ms = longEnough(roundMs, leastMs);
     const measure = async (where: Place, forMs: number): Promise<number> =>
       figure(await world.run(where, loop, forMs, signal));
     const takeTurns = async (): Promise<Record<Place, number>> => {
@@ -129,7 +127,7 @@ function remotingRow({ loop, figure, guests = 1, wait = 'mixed', compared, least
     };
     // Runs without measuring, so that V8 has compiled the loops, on the measured processor, and all
     // pages are mapped.
-    const warmMs = performance.now() + Math.min(WARM_MS, WARM_ROUNDS * roundMs);
+    const warmMs = performance.now() + longEnough(roundMs, WARM_MS);
     do for (const run of [contest.ours, ...Object.values(contest.against)]) await run(signal);
     while (performance.now() < warmMs);
     return contest;

@@ -27,6 +27,16 @@ export interface Row {
   prepare(options: { readonly roundMs: number; readonly signal: AbortSignal }): Promise<Contest>;
 }
 
+/** With shorter rounds a run is a trial: it shows that rows run, and its figures mean little. */
+const TRIAL_MS = 100;
+
+/**
+ * The time of a round or of a warm-up that needs at least so long for its figures, but in a trial.
+ */
+export function longEnough(roundMs: number, leastMs: number): number {
+  return roundMs < TRIAL_MS ? roundMs : Math.max(roundMs, leastMs);
+}
+
 /** The contest of these entrants, which takes over the resources. */
 export function contestOf(resources: AsyncDisposableStack, ours: Entrant, against: Contest['against'] = {}): Contest {
   const kept = resources.move();

@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Host } from '../../src/lab/index.ts';
 import { type RedisServer, runRedisBenchmark, startRedis } from '../worlds/index.ts';
-import type { Contest, Entrant, Row } from './row.ts';
+import { type Contest, type Entrant, longEnough, type Row } from './row.ts';
 import { type PeerJob, type Placement, SteerPeers } from './steer-peers.ts';
 import { type Holders, heldMiB, startSlow } from './steer-stall.ts';
 import { ports, type SteerMethod, SteerWorld } from './steer-world.ts';
@@ -27,7 +27,7 @@ function peerTest(kind: PeerJob['kind'], amount: number, placement?: Placement):
       signal,
       placement,
     );
-    const job = { kind, amount, ms: Math.max(roundMs, LEAST_ROUND_MS) };
+    const job = { kind, amount, ms: longEnough(roundMs, LEAST_ROUND_MS) };
     return {
       measure: (port) => peers.run(job, port, signal),
       [Symbol.asyncDispose]: () => peers[Symbol.asyncDispose](),
@@ -40,7 +40,7 @@ const redisTest: Prepare = async ({ host }, roundMs, signal) => {
   await using undo = new AsyncDisposableStack();
   const servers = new Map<number, RedisServer>();
   for (const port of Object.values(ports)) servers.set(port, undo.use(await startRedis(host, port)));
-  const requests = Math.max(roundMs, LEAST_ROUND_MS) * REDIS_PER_MS;
+  const requests = longEnough(roundMs, LEAST_ROUND_MS) * REDIS_PER_MS;
   const load = { tests: ['get', 'set'], clients: REDIS_CLIENTS, requests, payloadBytes: 2048 } as const;
   const measure = async (port: number): Promise<number> => {
     const server = servers.get(port);
@@ -139,7 +139,7 @@ async function prepareSlow(
   { roundMs, signal }: { readonly roundMs: number; readonly signal: AbortSignal },
 ): Promise<Contest> {
   await using undo = new AsyncDisposableStack();
-  const stepMs = Math.max(roundMs, LEAST_ROUND_MS);
+  const stepMs = longEnough(roundMs, LEAST_ROUND_MS);
   const world = undo.use(await SteerWorld.create(name === 'plain' ? 'shortcut' : name, signal));
   const peers = undo.use(
     await SteerPeers.start({ client: world.host, server: world.host }, [ports.plain, ports.steered], signal),

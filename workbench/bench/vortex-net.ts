@@ -6,7 +6,7 @@ import { MillraceError, UnsupportedError } from '../../src/errors.ts';
 import { findProgram, Lab } from '../../src/lab/index.ts';
 import type { Strategy } from '../../src/vortex/net/index.ts';
 import { reserveHugePages } from './huge-pages.ts';
-import { type Contest, contestOf, type Row } from './row.ts';
+import { type Contest, contestOf, longEnough, type Row } from './row.ts';
 import { LineProgram } from './steer-program.ts';
 import type { StreamJob, StreamReport } from './vortex-net-program.ts';
 
@@ -130,7 +130,7 @@ function wholeBlocks(bytes: number, { blockBytes }: Geometry): number {
 }
 
 function bytesFor(roundMs: number, bytesPerMs: number, blocks: Geometry): number {
-  return wholeBlocks(Math.max(roundMs, LEAST_ROUND_MS) * bytesPerMs, blocks);
+  return wholeBlocks(longEnough(roundMs, LEAST_ROUND_MS) * bytesPerMs, blocks);
 }
 
 /** GB/s of iperf3 in the direction of the stream: its server is in the receiver's host. */

@@ -18,6 +18,7 @@ import {
 } from '../bench/index.ts';
 
 interface Options {
+  readonly trial?: boolean;
   readonly quick?: boolean;
   readonly json?: boolean;
   readonly list?: boolean;
@@ -25,7 +26,11 @@ interface Options {
 }
 
 /** With --quick a row takes well under 45 s. */
-const plans = { quick: { rounds: 5, roundMs: 200 }, full: { rounds: 11, roundMs: 1000 } } as const;
+const plans = {
+  trial: { rounds: 5, roundMs: 40 },
+  quick: { rounds: 5, roundMs: 200 },
+  full: { rounds: 11, roundMs: 1000 },
+} as const;
 
 export const addBench: AddCommand = (program, { world, finish }) => {
   program
@@ -33,6 +38,7 @@ export const addBench: AddCommand = (program, { world, finish }) => {
     .description('measure benchmarks (rows) against their rivals, in one run')
     .argument('[ids...]', 'ids, groups such as steer, or patterns such as native.* (default: all)')
     .option('--quick', 'fewer and shorter rounds, under 45 s per row')
+    .option('--trial', 'only show that the rows run: rounds so short that their figures mean little')
     .option('--list', 'list the ids and what they measure')
     .option('--plot <dir>', 'write an SVG per row into this folder')
     .option('--json', 'print one JSON document')
@@ -46,10 +52,11 @@ async function bench(ids: readonly string[], options: Options, world: World): Pr
     return exitCode.ok;
   }
   if (options.plot !== undefined) makeFolder(options.plot);
+  const plan = plans[options.trial ? 'trial' : options.quick ? 'quick' : 'full'];
   const results: Result[] = [];
   for (const row of chosen) {
     const onRound = (done: number, of: number): void => progress(world, `${row.id}: round ${done + 1} of ${of}`);
-    results.push(await measureRow(row, { ...plans[options.quick ? 'quick' : 'full'], signal: world.signal, onRound }));
+    results.push(await measureRow(row, { ...plan, signal: world.signal, onRound }));
   }
   progress(world, '');
   if (options.plot !== undefined) {

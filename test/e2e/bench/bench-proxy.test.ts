@@ -52,7 +52,7 @@ test('a row gives the figures of all three paths, both ratios and both bars, and
   const before = leftovers();
   const folder = mkdtempSync(join(tmpdir(), 'millrace-test-'));
   try {
-    const words = ['bench', 'proxy.rtt.64', '--quick', '--json', '--plot', folder];
+    const words = ['bench', 'proxy.rtt.64', '--trial', '--json', '--plot', folder];
     const { stdout, stderr } = await promisify(execFile)(millrace, words);
     assert.equal(stderr, '');
     const { v, results } = JSON.parse(stdout);

@@ -37,7 +37,7 @@ test('a connection that went by plain TCP gives an error in place of a figure, a
 
 test('a row gives both figures of every round and leaves nothing behind', { skip }, async () => {
   const before = listInstances().map(({ name }) => name);
-  const { stdout, stderr } = await promisify(execFile)(millrace, ['bench', 'steer.shortcut.rtt', '--quick', '--json']);
+  const { stdout, stderr } = await promisify(execFile)(millrace, ['bench', 'steer.shortcut.rtt', '--trial', '--json']);
   assert.equal(stderr, '');
   const { v, results } = JSON.parse(stdout);
   const [{ id, unit, ours, against, ratio, rounds, bar, goal }, ...others] = results;

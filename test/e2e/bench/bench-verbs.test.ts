@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 const millrace = join(import.meta.dirname, '../../../millrace');
 
 test('the verbs rows measure in two processes and leave none behind', async () => {
-  const { stdout, stderr } = await promisify(execFile)(millrace, ['bench', 'verbs.shm.*', '--quick', '--json']);
+  const { stdout, stderr } = await promisify(execFile)(millrace, ['bench', 'verbs.shm.*', '--trial', '--json']);
   assert.equal(stderr, '');
   const { results } = JSON.parse(stdout);
   const [bw, lat, post] = results;

@@ -13,10 +13,9 @@ const millrace = join(import.meta.dirname, '../../../millrace');
 const run = promisify(execFile);
 
 describe('bench', () => {
-  test('the native rows measure both sides of every round, in less than 45 s a row', async () => {
+  test('the native rows measure both sides of every round', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'millrace-plot-'));
-    const startMs = performance.now();
-    const { stdout, stderr } = await run(millrace, ['bench', 'native.*', '--quick', '--json', '--plot', dir]);
+    const { stdout, stderr } = await run(millrace, ['bench', 'native.*', '--trial', '--json', '--plot', dir]);
     assert.equal(stderr, '');
     const document = JSON.parse(stdout);
     assert.equal(document.v, 1);
@@ -30,7 +29,6 @@ describe('bench', () => {
       'native.pump.64',
       'native.pump.128k',
     ]);
-    assert.ok(performance.now() - startMs < ids.length * 45_000);
     for (const { id, ours, against, ratio, rounds, unit } of document.results) {
       assert.equal(unit, 'ns');
       assert.equal(rounds.length, 5);
@@ -46,8 +44,10 @@ describe('bench', () => {
     rmSync(dir, { recursive: true });
   });
 
-  test('the table for people names the rival, the ratio and the spread', async () => {
+  test('the table for people names the rival, the ratio and the spread, in less than 45 s a row', async () => {
+    const startMs = performance.now();
     const { stdout, stderr } = await run(millrace, ['bench', 'native.epoll.1', '--quick']);
+    assert.ok(performance.now() - startMs < 45_000);
     assert.match(stdout, /^id +ours +against +ratio +spread +threshold +goal/);
     assert.match(stdout, /^native\.epoll\.1 +\S+ ns +native \S+ ns +\d/m);
     assert.equal(stderr, '');
