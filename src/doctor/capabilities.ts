@@ -1,22 +1,20 @@
 // Which of the capabilities that millrace needs this process has.
 
+import { capabilityNamesOf } from '../native/index.ts';
 import { answer, type Finding, type Question } from './finding.ts';
 import type { Machine } from './machine.ts';
 
-/** Bit numbers of <linux/capability.h>. */
-const bits = {
-  cap_net_admin: 12,
-  cap_ipc_lock: 14,
-  cap_sys_ptrace: 19,
-  cap_sys_admin: 21,
-  cap_sys_resource: 24,
-  cap_perfmon: 38,
-  cap_bpf: 39,
-} as const;
+const names = [
+  'cap_net_admin',
+  'cap_ipc_lock',
+  'cap_sys_ptrace',
+  'cap_sys_admin',
+  'cap_sys_resource',
+  'cap_perfmon',
+  'cap_bpf',
+] as const;
 
-type Capability = keyof typeof bits;
-
-const names = Object.keys(bits) as readonly Capability[];
+type Capability = (typeof names)[number];
 
 const question: Question = {
   id: 'capabilities',
@@ -32,8 +30,8 @@ export async function readCapabilities(machine: Machine): Promise<ReadonlySet<Ca
   const status = await machine.readText('/proc/self/status');
   const [, hex] = /^CapEff:\s*([0-9a-f]+)$/m.exec(status ?? '') ?? [];
   if (hex === undefined) return null;
-  const mask = BigInt(`0x${hex}`);
-  return new Set(names.filter((name) => (mask >> BigInt(bits[name])) & 1n));
+  const held = new Set(capabilityNamesOf(BigInt(`0x${hex}`)));
+  return new Set(names.filter((name) => held.has(name.toUpperCase())));
 }
 
 export async function probeCapabilities(machine: Machine, signal?: AbortSignal): Promise<Finding> {

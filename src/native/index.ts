@@ -36,7 +36,13 @@ export { inNetns } from './netns.ts';
 export { MAX_PACKETS, NOT_WHOLE, PacketCheck, PacketSeal } from './packets.ts';
 export { failAllPagers, failPagersOf, Pager, type PagerCounters, type PagerOptions } from './pager.ts';
 export { Poller, pollEvents } from './poller.ts';
-export { type CapabilityName, forbidDumps, limitPrivileges, namesOf, threadPrivileges } from './privileges.ts';
+export {
+  type CapabilityName,
+  capabilityNamesOf,
+  forbidDumps,
+  limitPrivileges,
+  threadPrivileges,
+} from './privileges.ts';
 export { MAX_RANGES, RangeList } from './ranges.ts';
 export { AGAIN, check, checkValue } from './result.ts';
 export { RingBuffer } from './ring-buffer.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { namesOf, threadPrivileges } from './privileges.ts';
+import { capabilityNamesOf, threadPrivileges } from './privileges.ts';
 
 interface Left {
   readonly name: string;
@@ -15,7 +15,11 @@ describe('privileges', () => {
     const threads = threadPrivileges();
     assert.ok(threads.some(({ thread }) => thread === process.pid));
     assert.ok(threads.length > 1);
-    assert.deepEqual(namesOf((1n << 39n) | (1n << 12n) | (1n << 63n)), ['CAP_NET_ADMIN', 'CAP_BPF', 'capability 63']);
+    assert.deepEqual(capabilityNamesOf((1n << 39n) | (1n << 12n) | (1n << 63n)), [
+      'CAP_NET_ADMIN',
+      'CAP_BPF',
+      'capability 63',
+    ]);
   });
 
   test('are given up in all threads: busy, asleep, blocking all signals, and made meanwhile or later', () => {

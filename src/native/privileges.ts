@@ -93,7 +93,7 @@ export function limitPrivileges(keep: readonly CapabilityName[]): void {
   const result = problems.get(first.thread);
   const why = result === undefined ? '' : `: ${new SystemError(result, 'capset').code}`;
   const which = `${left.length} threads, the first ${first.name} (${first.thread})`;
-  const extra = namesOf(setNames.reduce((sum, name) => sum | first.sets[name], 0n) & ~mask);
+  const extra = capabilityNamesOf(setNames.reduce((sum, name) => sum | first.sets[name], 0n) & ~mask);
   throw new MillraceError('MILLRACE_ERR_FAILED', `give up ${extra.join(' ')} in ${which}${why}`);
 }
 
@@ -111,7 +111,7 @@ export function threadPrivileges(pid: number | 'self' = 'self'): readonly Thread
 }
 
 /** The names of the capabilities in a mask; numbers that are not known here are shown as such. */
-export function namesOf(mask: bigint): readonly string[] {
+export function capabilityNamesOf(mask: bigint): readonly string[] {
   const numbers = Array.from({ length: 64 }, (_, number) => number);
   return numbers
     .filter((number) => (mask >> BigInt(number)) & 1n)

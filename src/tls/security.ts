@@ -69,7 +69,12 @@ export function contextOf({ ca, cert, key, crls }: TlsSecurity): SecureContextOp
  */
 export function revocationOf(certificate: X509Certificate | undefined, security: ControlSecurity): string | undefined {
   if (certificate === undefined || security.kind === 'insecure' || security.crls === undefined) return undefined;
-  return isRevoked(certificate, security.crls) ? describeRefusal('CERT_REVOKED') : undefined;
+  try {
+    return isRevoked(certificate, security.crls) ? describeRefusal('CERT_REVOKED') : undefined;
+  } catch {
+    // A peer may send authorities along that OpenSSL could read and that are not as they should be.
+    return 'its certificates cannot be compared with the revocation list tls.crl';
+  }
 }
 
 /** The code by which OpenSSL refused a certificate, with what that means where it is not plain. */

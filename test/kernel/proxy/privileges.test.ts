@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { namesOf, threadPrivileges } from '../../../src/native/privileges.ts';
+import { capabilityNamesOf, threadPrivileges } from '../../../src/native/privileges.ts';
 import { keptCapabilities, startCapabilities } from '../../../src/proxy/privileges.ts';
 import { DaemonProcess } from '../../../workbench/worlds/daemon-process.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
@@ -30,7 +30,7 @@ function assertLimited({ pid }: DaemonProcess): void {
     assert.equal(hasNoNewPrivileges, true, name);
     assert.deepEqual([sets.CapInh, sets.CapAmb], [0n, 0n], name);
     for (const mask of [sets.CapPrm, sets.CapEff, sets.CapBnd]) {
-      assert.deepEqual(new Set(namesOf(mask)), new Set(kept), name);
+      assert.deepEqual(new Set(capabilityNamesOf(mask)), new Set(kept), name);
     }
   }
 }
@@ -104,7 +104,7 @@ describe('a daemon that cannot give up its privileges', () => {
     await using a = await DaemonProcess.start(world.a, world.folder.path, world.settingsOf('a'), process.env, as);
     await a.logged(/^give up CAP_SYS_TIME CAP_PERFMON in \d+ threads, .*: EPERM; the daemon goes on/);
     for (const { sets, name } of threadPrivileges(a.pid))
-      assert.deepEqual(new Set(namesOf(sets.CapPrm)), new Set(kept), name);
+      assert.deepEqual(new Set(capabilityNamesOf(sets.CapPrm)), new Set(kept), name);
     assert.equal((await a.status()).state, 'ready');
     await a.stop();
     assert.equal(a.exitCode, 0);

@@ -8,7 +8,7 @@
 import { subscribe } from 'node:diagnostics_channel';
 import { readFileSync } from 'node:fs';
 import type { Config } from '../../../src/config/index.ts';
-import { ProxyDaemon } from '../../../src/proxy/index.ts';
+import { dropPrivileges, ProxyDaemon } from '../../../src/proxy/index.ts';
 
 const [path = ''] = process.argv.slice(2);
 const config = JSON.parse(readFileSync(path, 'utf8')) as Config;
@@ -19,6 +19,8 @@ for (const kind of ['link', 'peer', 'error']) subscribe(`millrace:${kind}`, (dat
 
 process.env.MILLRACE_ALLOW_BREAK = '1';
 const daemon = await ProxyDaemon.start({ config });
+// As `millrace up` does: links over RDMA devices are made with what is left.
+dropPrivileges();
 process.on('SIGUSR2', () => {
   for (const { name } of config.peers) void daemon.source.breakLinks?.(name);
 });
