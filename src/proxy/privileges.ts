@@ -18,6 +18,8 @@ export const keptCapabilities: readonly Capability[] = [
     reason: 'at stop, takes the BPF programs off the cgroup and gives the loopback device its segment size back',
   },
   { name: 'CAP_IPC_LOCK', reason: 'pins the rings of new links on RDMA devices beyond LimitMEMLOCK' },
+  { name: 'CAP_SYS_ADMIN', reason: 'enters the network namespaces of programs in containers, to listen there' },
+  { name: 'CAP_SYS_PTRACE', reason: 'opens those namespaces by /proc/PID/ns/net, whoever runs the programs' },
 ];
 
 /** Used by the start only. */
