@@ -20,6 +20,8 @@ interface PhaseOptions {
   /** The phase lasts longer if this many faults need more time. */
   readonly leastFaults: number;
   readonly seconds: number;
+  /** The time of traffic before the first fault, and after the last. */
+  readonly calmMs: number;
   readonly connections: number;
   readonly signal: AbortSignal;
   readonly onFault: (fault: Fault) => void;
@@ -48,11 +50,8 @@ const bounds: Bounds = {
   lateMs: 15_000,
   tooLongMs: channelSettings.recoverySeconds * 800,
 };
-/**
- * How long the daemons must be quiet before the traffic starts; the time of traffic before the
- * first fault, and after the last.
- */
-const CALM_MS = 1000;
+/** How long the daemons must be quiet before the traffic starts. */
+const SETTLED_MS = 1000;
 /** The probability with which each packet of soft-roce is lost. */
 const LOSS = 0.01;
 const names: readonly HostName[] = ['a', 'b'];
@@ -101,14 +100,14 @@ function startTraffic(world: SoakWorld, name: HostName, { connections, seed }: P
 }
 
 async function breakThings(world: SoakWorld, options: PhaseOptions): Promise<{ faults: Fault[]; failures: string[] }> {
-  const { wire, plan, leastFaults, seconds, signal, onFault } = options;
+  const { wire, plan, leastFaults, seconds, calmMs, signal, onFault } = options;
   const faults: Fault[] = [];
   const failures: string[] = [];
   const note = (fault: Fault): void => {
     faults.push(fault);
     onFault(fault);
   };
-  await rest(CALM_MS, undefined, { signal });
+  await rest(calmMs, undefined, { signal });
   const startMs = Date.now();
   const endMs = startMs + seconds * 1000;
   if (wire === 'roce') note({ kind: 'packet loss', host: 'a, b', startMs, endMs, metMs: startMs });
@@ -125,7 +124,7 @@ async function breakThings(world: SoakWorld, options: PhaseOptions): Promise<{ f
   }
   // From here on new connections must be carried again.
   if (!(await haveMet(world, signal))) failures.push('the daemons did not meet in the end');
-  await rest(CALM_MS, undefined, { signal });
+  await rest(calmMs, undefined, { signal });
   return { faults, failures };
 }
 
@@ -144,7 +143,7 @@ function hasSettled(): (all: readonly Vitals[]) => boolean {
     const held = all.reduce((sum, { fds }) => sum + fds, 0);
     if (held > most || all.some(({ isUp }) => !isUp)) sinceMs = performance.now();
     most = Math.max(most, held);
-    return performance.now() - sinceMs > CALM_MS;
+    return performance.now() - sinceMs > SETTLED_MS;
   };
 }
 

@@ -6,7 +6,7 @@ import { type PhaseReport, runPhase, type Wire } from './phase.ts';
 import { type Fault, faultKinds, planFaults } from './plan.ts';
 import { channelSettings, SoakWorld } from './world.ts';
 
-/** Phases shorter than this have their faults closer together. */
+/** Phases shorter than this have their faults closer together, and closer to their ends. */
 const SHORT_SECONDS = 30;
 
 interface SoakOptions {
@@ -34,14 +34,14 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
   const random = new Random(seed);
   const phaseSeconds = seconds / wires.length;
   // One plan for all phases: faults that did not fit into a short phase come in the next.
-  const mostRestMs = phaseSeconds < SHORT_SECONDS ? 600 : 3000;
+  const [mostRestMs, calmMs] = phaseSeconds < SHORT_SECONDS ? [600, 300] : [3000, 1000];
   const plan = planFaults({ seed, deadMs: channelSettings.deadMs, mostRestMs });
   const leastFaults = Math.ceil(faultKinds.length / wires.length);
   const phases: PhaseReport[] = [];
   for (const wire of wires) {
     onPhase(wire);
     const own = { wire, seed: random.between(1, 1_000_000), seconds: phaseSeconds };
-    phases.push(await runPhase(world, { ...own, plan, leastFaults, connections, signal, onFault }));
+    phases.push(await runPhase(world, { ...own, plan, leastFaults, calmMs, connections, signal, onFault }));
   }
   return { v: 1, seed, connections, isOk: phases.every(({ failures }) => failures.length === 0), phases };
 }
