@@ -91,6 +91,7 @@ export class Lane implements Disposable {
       case 'peerGone':
         for (const session of this.#sessionsWith(message.peer)) session.close(message.reason);
         this.#peers.delete(message.peer);
+        this.#dialer.setClients(message.peer, []);
         this.#listSessions();
         break;
       case 'link':
@@ -98,6 +99,9 @@ export class Lane implements Disposable {
         break;
       case 'routes':
         this.#routes.change(message.peer, message.added, message.removed);
+        break;
+      case 'clients':
+        this.#dialer.setClients(message.peer, message.hosts);
         break;
       case 'listeners':
         this.#dialer.setListeners(message.endpoints);

@@ -42,6 +42,8 @@ export type ToLane =
       readonly added: readonly string[];
       readonly removed: readonly string[];
     }
+  /** The addresses that clients of a peer may have. */
+  | { readonly kind: 'clients'; readonly peer: string; readonly hosts: readonly string[] }
   /** What peers may connect to on this host. */
   | { readonly kind: 'listeners'; readonly endpoints: readonly string[] }
   /**

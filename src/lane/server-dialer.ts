@@ -1,5 +1,5 @@
 // Connects to servers of this host for the clients of peers, as far as this host announced those
-// servers.
+// servers and the clients' addresses are their peer's.
 
 import { constants } from 'node:os';
 import type { Leg, StreamInfo } from '../channel/index.ts';
@@ -10,16 +10,18 @@ import type { LaneSteering } from '../steering/index.ts';
 import type { ConnectionEvents } from './connection-events.ts';
 import { announcedEndpoint } from './routes.ts';
 
-const { ECONNREFUSED, EADDRNOTAVAIL } = constants.errno;
+const { EACCES, ECONNREFUSED, EADDRNOTAVAIL } = constants.errno;
 
 export class ServerDialer {
-  readonly #steering: LaneSteering;
+  readonly #steering: Pick<LaneSteering, 'setTrueClient'>;
   readonly #events: ConnectionEvents;
   readonly #bufferBytes: number;
   /** Endpoints of servers here that peers may connect to. */
   #listeners: ReadonlySet<string> = new Set();
+  /** By peer, the addresses that its clients may have. */
+  readonly #clients = new Map<string, ReadonlySet<string>>();
 
-  constructor(steering: LaneSteering, events: ConnectionEvents, bufferBytes: number) {
+  constructor(steering: Pick<LaneSteering, 'setTrueClient'>, events: ConnectionEvents, bufferBytes: number) {
     this.#steering = steering;
     this.#events = events;
     this.#bufferBytes = bufferBytes;
@@ -29,12 +31,21 @@ export class ServerDialer {
     this.#listeners = new Set(endpoints);
   }
 
+  setClients(peer: string, hosts: readonly string[]): void {
+    if (hosts.length === 0) this.#clients.delete(peer);
+    else this.#clients.set(peer, new Set(hosts));
+  }
+
   /** The leg to the server, or the errno with which the client is refused. */
   dial(client: Address, original: Address, peer: string): Leg | number {
     const info: StreamInfo = { client, original, isOpener: false, command: '', pid: 0 };
     if (original.family === 'unix' || !this.#listeners.has(announcedEndpoint(original))) {
       this.#events.refused(info, peer, 'no server of this host that was announced');
       return ECONNREFUSED;
+    }
+    if (client.family === 'unix' || this.#clients.get(peer)?.has(client.host) !== true) {
+      this.#events.refused(info, peer, 'its address is none of that peer’s host');
+      return EACCES;
     }
     let socket: Socket | undefined;
     try {

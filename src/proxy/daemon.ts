@@ -222,6 +222,10 @@ async function makeParts(
         onDown: (name, reason) => peers.get(name)?.disconnected(reason),
         onRevoked: (name, reason) => peers.get(name)?.revoked(reason),
         onDialFailed: (name, reason) => peers.get(name)?.dialFailed(reason),
+        onAddresses: (name, hosts, known) => {
+          peers.addressesChanged(name, hosts);
+          void lanes.settled().then(known);
+        },
         onListeners: (name, added, removed) => peers.listenersChanged(name, added, removed),
         onLink: (name, link, body) => peers.get(name)?.hearLink(link, body),
         onError: (error) => reportError('control', error.message, error.code),
@@ -253,14 +257,23 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): void {
   directory.onChange(setPeers);
   etcd.onProblem(() => readiness.check());
   setPeers();
+  let addresses: readonly string[] = [];
+  const tellAddresses = async (): Promise<void> => {
+    const all = [...addresses, ...namespaces.addresses];
+    peers.setOwnAddresses(all);
+    await control.setAddresses(all);
+  };
+  // Peers first: what a client opens is refused until its address is known.
+  const namespaces = undo.use(new Namespaces(lanes, tellAddresses));
   const follower = undo.use(
-    followListeners((endpoints) => {
+    followListeners((endpoints, here) => {
+      addresses = here;
+      void tellAddresses();
       // Lanes first: a peer may open a stream as soon as it is told.
       lanes.tellAll({ kind: 'listeners', endpoints: endpoints.map(formatIpEndpoint) });
       control.setListeners(endpoints);
     }),
   );
-  const namespaces = undo.use(new Namespaces(lanes));
   steering.onEvent((event) => {
     if (event.kind !== eventKinds.connect) {
       follower.onEvent(event);

@@ -21,8 +21,7 @@ interface NamespaceLanes {
 interface Namespace {
   readonly netns: number;
   readonly fd: Fd;
-  /** Where lanes listen in it: its first address of each family. */
-  hosts: readonly string[];
+  addresses: readonly string[];
   /** A process in it. */
   pid: number;
   watch: Disposable;
@@ -30,15 +29,23 @@ interface Namespace {
 
 export class Namespaces implements Disposable {
   readonly #lanes: NamespaceLanes;
+  readonly #onAddresses: () => Promise<void>;
   readonly #served = new Map<number, Namespace>();
   readonly #timer: NodeJS.Timeout;
   /** Of namespaces that could not be served: another connect from there asks again after a scan. */
   readonly #refused = new Set<number>();
 
-  constructor(lanes: NamespaceLanes) {
+  /** `onAddresses`: they have changed; resolves when peers know them. */
+  constructor(lanes: NamespaceLanes, onAddresses: () => Promise<void>) {
     this.#lanes = lanes;
+    this.#onAddresses = onAddresses;
     this.#refused.add(ownCookie());
     this.#timer = setInterval(() => this.#scan(), SCAN_MS);
+  }
+
+  /** Those of all namespaces that are served. */
+  get addresses(): readonly string[] {
+    return Array.from(this.#served.values()).flatMap(({ addresses }) => addresses);
   }
 
   /** Pass it every connect that was not carried. */
@@ -58,19 +65,29 @@ export class Namespaces implements Disposable {
     using undo = new DisposableStack();
     try {
       const fd = undo.use(Fd.open(`/proc/${pid}/ns/net`, constants.O_RDONLY));
-      const { cookie, hosts } = inNetns(fd, () => ({ cookie: ownCookie(), hosts: firstAddresses() }));
+      const { cookie, addresses } = inNetns(fd, () => ({ cookie: ownCookie(), addresses: ownAddresses() }));
       // The process may be another one by now, or have moved.
-      if (cookie !== netns || hosts.length === 0) return false;
-      const watch = undo.use(this.#watch(netns, pid));
-      this.#served.set(netns, { netns, fd, hosts, pid, watch });
+      if (cookie !== netns || addresses.length === 0) return false;
+      const namespace: Namespace = { netns, fd, addresses, pid, watch: undo.use(this.#watch(netns, pid)) };
+      this.#served.set(netns, namespace);
       undo.move();
-      this.#lanes.tellAll({ kind: 'serveNetns', netns, fd: fd.fd, hosts });
+      void this.#serve(namespace);
       return true;
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
       // The process has ended, or is not ours to look at.
       return false;
     }
+  }
+
+  /** Lanes listen at the first address of each family, once peers know whose it is. */
+  async #serve(namespace: Namespace): Promise<void> {
+    await this.#onAddresses();
+    const { netns, fd, addresses } = namespace;
+    if (this.#served.get(netns) !== namespace) return;
+    const first = [addresses.find((host) => !host.includes(':')), addresses.find((host) => host.includes(':'))];
+    const hosts = first.filter((host) => host !== undefined);
+    this.#lanes.tellAll({ kind: 'serveNetns', netns, fd: fd.fd, hosts });
   }
 
   #watch(netns: number, pid: number): Disposable {
@@ -103,18 +120,18 @@ export class Namespaces implements Disposable {
     namespace.watch[Symbol.dispose]();
     this.#lanes.tellAll({ kind: 'leaveNetns', netns: namespace.netns });
     void this.#lanes.settled().then(() => namespace.fd.close());
+    void this.#onAddresses();
   }
 
   #scan(): void {
     this.#refused.clear();
     this.#refused.add(ownCookie());
     for (const namespace of this.#served.values()) {
-      const { netns, fd } = namespace;
-      const hosts = inNetns(fd, firstAddresses);
-      if (String(hosts) === String(namespace.hosts)) continue;
-      namespace.hosts = hosts;
-      this.#lanes.tellAll({ kind: 'leaveNetns', netns });
-      this.#lanes.tellAll({ kind: 'serveNetns', netns, fd: fd.fd, hosts });
+      const addresses = inNetns(namespace.fd, ownAddresses);
+      if (String(addresses) === String(namespace.addresses)) continue;
+      namespace.addresses = addresses;
+      this.#lanes.tellAll({ kind: 'leaveNetns', netns: namespace.netns });
+      void this.#serve(namespace);
     }
   }
 }
@@ -123,14 +140,6 @@ export class Namespaces implements Disposable {
 function ownCookie(): number {
   using socket = Socket.stream('ipv4');
   return socket.netnsCookie;
-}
-
-/** The first address of each family in the network namespace of the calling thread. */
-function firstAddresses(): readonly string[] {
-  const all = ownAddresses();
-  return [all.find((host) => !host.includes(':')), all.find((host) => host.includes(':'))].filter(
-    (host) => host !== undefined,
-  );
 }
 
 /** Processes in the network namespace that the descriptor stands for. */

@@ -1,86 +1,155 @@
-// The peers of a daemon, by name: follows the directory, and checks that each announces listeners
-// of its own host only.
+// The peers of a daemon, by name: follows the directory, and believes each only what is about
+// addresses of its own host.
 
-import { formatIpEndpoint, type IpEndpoint, ownAddresses } from '../steering/index.ts';
+import { canonicalHost, formatIpEndpoint, type IpEndpoint, ownAddresses } from '../steering/index.ts';
+import { AddressOwners } from './address-owners.ts';
 import { type ControlPeer, isDialerOf } from './control/index.ts';
 import { Peer, type PeerParts } from './peer.ts';
+
+/** A peer, and what it said, whether or not it is believed. */
+interface Known {
+  readonly peer: Peer;
+  readonly announced: Map<string, IpEndpoint>;
+  /** Those of them that are believed. */
+  readonly believed: Map<string, IpEndpoint>;
+  /** Addresses that its clients may have, as its lanes know them. */
+  clients: readonly string[];
+  /** Told once of each address that is not its own. */
+  readonly refused: Set<string>;
+}
 
 export class PeerTable implements Disposable {
   readonly #node: string;
   readonly #parts: PeerParts;
   readonly #onError: (message: string, peer: string) => void;
-  readonly #addressesOfHost: () => Iterable<string>;
-  readonly #peers = new Map<string, Peer>();
+  readonly #owners: AddressOwners;
+  readonly #known = new Map<string, Known>();
+  #own: ReadonlySet<string>;
   #nextNumber = 1;
 
-  /** `addressesOfHost`: which addresses are this host's, asked at each announcement. */
   constructor(
     node: string,
     parts: PeerParts,
     onError: (message: string, peer: string) => void,
-    addressesOfHost: () => Iterable<string> = ownAddresses,
+    own: readonly string[] = ownAddresses(),
   ) {
-    this.#addressesOfHost = addressesOfHost;
     this.#node = node;
     this.#parts = parts;
     this.#onError = onError;
+    this.#own = new Set(own.map(canonicalHost));
+    this.#owners = new AddressOwners((host) => this.#own.has(host));
   }
 
   get(name: string): Peer | undefined {
-    return this.#peers.get(name);
+    return this.#known.get(name)?.peer;
   }
 
   get all(): readonly Peer[] {
-    return [...this.#peers.values()];
+    return Array.from(this.#known.values(), ({ peer }) => peer);
+  }
+
+  /** The addresses of this host from now on, which no peer can have. */
+  setOwnAddresses(hosts: readonly string[]): void {
+    const own = new Set(hosts.map(canonicalHost));
+    if (own.symmetricDifference(this.#own).size === 0) return;
+    this.#own = own;
+    this.#believe(this.#known.keys());
   }
 
   /** The peers from now on. */
   replace(places: readonly ControlPeer[]): void {
     const names = new Set(places.map(({ name }) => name));
-    for (const [name, peer] of this.#peers) {
+    const affected = new Set<string>();
+    const add = (more: Iterable<string>): void => {
+      for (const name of more) affected.add(name);
+    };
+    for (const [name, { peer }] of this.#known) {
       if (names.has(name)) continue;
-      this.#peers.delete(name);
+      this.#known.delete(name);
+      add(this.#owners.release(name));
       peer.remove('it is no peer any more');
     }
     for (const place of places) {
-      const known = this.#peers.get(place.name);
-      if (known === undefined) this.#peers.set(place.name, this.#make(place));
-      else known.moveTo(place);
+      add(this.#owners.setPlace(place.name, place.host));
+      const known = this.#known.get(place.name);
+      if (known === undefined) this.#known.set(place.name, this.#make(place));
+      else known.peer.moveTo(place);
     }
+    this.#believe(affected);
   }
 
-  /**
-   * Listeners that a peer announced or withdrew. An address that is another peer's or this host's
-   * own is not believed.
-   */
+  /** The addresses of a peer's host, by its own account. */
+  addressesChanged(name: string, hosts: readonly string[]): void {
+    const known = this.#known.get(name);
+    if (known === undefined) return;
+    const affected = this.#owners.claim(name, hosts);
+    this.#refuse(known, hosts);
+    this.#believe(affected);
+  }
+
+  /** Listeners that a peer announced or withdrew. */
   listenersChanged(name: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void {
-    const foreign = new Set(this.#addressesOfHost());
-    for (const peer of this.#peers.values()) if (peer.name !== name) foreign.add(peer.host);
-    const isForeign = (endpoint: IpEndpoint): boolean => foreign.has(hostOf(formatIpEndpoint(endpoint)));
-    const bad = added.find(isForeign);
-    if (bad !== undefined) {
-      const message = `peer ${name} announced ${formatIpEndpoint(bad)}, which is not an address of its host; ignored`;
-      this.#onError(message, name);
-    }
-    this.#peers.get(name)?.listenersChanged(
-      added.filter((endpoint) => !isForeign(endpoint)),
-      removed,
+    const known = this.#known.get(name);
+    if (known === undefined) return;
+    for (const endpoint of removed) known.announced.delete(formatIpEndpoint(endpoint));
+    for (const endpoint of added) known.announced.set(formatIpEndpoint(endpoint), endpoint);
+    this.#refuse(
+      known,
+      added.map((endpoint) => hostOf(formatIpEndpoint(endpoint))),
     );
+    this.#believeListeners(known);
   }
 
   /** Why a destination that a rule is about was not announced; '' when it is no peer's. */
   whyNotAnnounced(remote: string): string {
-    const host = hostOf(remote);
-    return this.all.find((peer) => peer.host === host)?.whyNotAnnounced() ?? '';
+    const owner = this.#owners.ownerOf(hostOf(remote));
+    return owner === undefined ? '' : (this.get(owner)?.whyNotAnnounced() ?? '');
   }
 
   [Symbol.dispose](): void {
-    for (const peer of this.#peers.values()) peer[Symbol.dispose]();
+    for (const { peer } of this.#known.values()) peer[Symbol.dispose]();
   }
 
-  #make(place: ControlPeer): Peer {
+  /** The addresses of these peers may be others now. */
+  #believe(affected: Iterable<string>): void {
+    for (const name of affected) {
+      const known = this.#known.get(name);
+      if (known === undefined) continue;
+      this.#believeListeners(known);
+      const clients = this.#owners.ownedBy(known.peer.name);
+      if (String(clients) === String(known.clients)) continue;
+      known.clients = clients;
+      this.#parts.lanes.tellAll({ kind: 'clients', peer: known.peer.name, hosts: clients });
+    }
+  }
+
+  #believeListeners({ peer, announced, believed }: Known): void {
+    const isItsOwn = (key: string): boolean => this.#owners.ownerOf(hostOf(key)) === peer.name;
+    const removed = Array.from(believed).filter(([key]) => !announced.has(key) || !isItsOwn(key));
+    const added = Array.from(announced).filter(([key]) => !believed.has(key) && isItsOwn(key));
+    for (const [key] of removed) believed.delete(key);
+    for (const [key, endpoint] of added) believed.set(key, endpoint);
+    if (removed.length + added.length === 0) return;
+    peer.listenersChanged(
+      added.map(([, endpoint]) => endpoint),
+      removed.map(([, endpoint]) => endpoint),
+    );
+  }
+
+  #refuse({ peer: { name }, refused }: Known, hosts: readonly string[]): void {
+    for (const host of hosts) {
+      const owner = this.#owners.ownerOf(host);
+      if (owner === name || refused.has(host)) continue;
+      refused.add(host);
+      const whose = owner === undefined ? 'not an address of another host' : `the address of peer ${owner}`;
+      this.#onError(`peer ${name} announced ${host}, which is ${whose}; ignored`, name);
+    }
+  }
+
+  #make(place: ControlPeer): Known {
     const waitsFor = isDialerOf(this.#node, place.name) ? 'not connected yet' : `waiting for ${place.name} to connect`;
-    return new Peer(this.#parts, this.#nextNumber++, place, waitsFor);
+    const peer = new Peer(this.#parts, this.#nextNumber++, place, waitsFor);
+    return { peer, announced: new Map(), believed: new Map(), clients: [], refused: new Set() };
   }
 }
 

@@ -37,6 +37,8 @@ class FakeConnection implements PeerConnection {
 class FakeLanes implements PeerLanes {
   readonly count = 2;
   readonly told: string[] = [];
+  /** By peer, the addresses that its clients may have. */
+  readonly clients = new Map<string, readonly string[]>();
   #settled = Promise.withResolvers<void>();
 
   laneOf(link: number): number {
@@ -48,8 +50,9 @@ class FakeLanes implements PeerLanes {
     this.told.push(`${lane} ${kind} ${JSON.stringify(rest)}`);
   }
 
-  tellAll({ kind }: ToLane): void {
-    this.told.push(kind);
+  tellAll(message: ToLane): void {
+    if (message.kind === 'clients') this.clients.set(message.peer, message.hosts);
+    else this.told.push(message.kind);
   }
 
   settled(): Promise<void> {
@@ -84,12 +87,7 @@ class World implements Disposable {
       },
     };
     const parts = { lanes: this.lanes, announcements: new Announcements(sink) };
-    this.table = new PeerTable(
-      'a',
-      parts,
-      (message) => void this.errors.push(message),
-      () => ['10.0.0.1'],
-    );
+    this.table = new PeerTable('a', parts, (message) => void this.errors.push(message), ['10.0.0.1']);
     this.table.replace([place('b', '10.0.0.2'), place('c', '10.0.0.3')]);
     this.#subscription = subscribe('peer', ({ peer, state, reason, address }) => {
       this.events.push(`${peer} at ${address} ${state}${reason === '' ? '' : `: ${reason}`}`);
@@ -255,30 +253,47 @@ describe('a peer', () => {
     assert.equal(world.kernel, '10.0.0.2:80');
   });
 
-  test('may announce addresses of its own only; two may share one that is nobody else’s', async () => {
+  test('may announce addresses of its own only, and one that two have is the first one’s until it lets it go', async () => {
     using world = new World();
     for (const name of ['b', 'c']) {
       world.connect(name);
       world.setLinks(name, 'up', 'up');
+      world.table.addressesChanged(name, ['10.0.0.3', '10.1.0.1', `fd00::${name}`]);
       world.table.listenersChanged(name, endpoints('10.0.0.3:80', '10.1.0.1:80', `[fd00::${name}]:80`), []);
     }
     await world.lanes.settle();
-    assert.deepEqual(world.errors, ['peer b announced 10.0.0.3:80, which is not an address of its host; ignored']);
+    assert.deepEqual(world.errors, [
+      'peer b announced 10.0.0.3, which is the address of peer c; ignored',
+      'peer c announced 10.1.0.1, which is the address of peer b; ignored',
+    ]);
     assert.equal(world.kernel, '10.0.0.3:80 10.1.0.1:80 [fd00::b]:80 [fd00::c]:80');
     world.peer('b').disconnected('lost');
-    assert.equal(world.kernel, '10.0.0.3:80 10.1.0.1:80 [fd00::c]:80', 'c has it still');
+    assert.equal(world.kernel, '10.0.0.3:80 [fd00::c]:80');
+    assert.equal(world.table.whyNotAnnounced('10.1.0.1:80'), 'peer b is down: lost');
+    world.table.addressesChanged('b', ['fd00::b']);
+    await world.lanes.settle();
+    assert.equal(world.kernel, '10.0.0.3:80 10.1.0.1:80 [fd00::c]:80', 'now it is c’s');
     assert.equal(world.table.whyNotAnnounced('10.0.0.2:80'), 'peer b is down: lost');
     assert.equal(world.table.whyNotAnnounced('10.7.0.2:80'), '');
   });
 
-  test('may not announce an address of this host', async () => {
+  test('may not announce an address of this host, or one that means another host to each', async () => {
     using world = new World();
     world.connect('b');
     world.setLinks('b', 'up', 'up');
-    world.table.listenersChanged('b', endpoints('10.0.0.1:80', '10.0.0.2:80'), []);
+    const odd = ['10.0.0.1', '127.0.0.1', '0.0.0.0'];
+    world.table.addressesChanged('b', [...odd, '10.0.0.7']);
+    const all = [...odd, '10.0.0.2', '10.0.0.7', '10.0.0.8'];
+    world.table.listenersChanged('b', endpoints(...all.map((host) => `${host}:80`)), []);
     await world.lanes.settle();
-    assert.deepEqual(world.errors, ['peer b announced 10.0.0.1:80, which is not an address of its host; ignored']);
-    assert.equal(world.kernel, '10.0.0.2:80');
+    assert.deepEqual(
+      world.errors,
+      [...odd, '10.0.0.8'].map((host) => `peer b announced ${host}, which is not an address of another host; ignored`),
+    );
+    assert.equal(world.kernel, '10.0.0.2:80 10.0.0.7:80');
+    world.table.setOwnAddresses(['10.0.0.7']);
+    assert.equal(world.kernel, '10.0.0.2:80', 'it is this host’s now');
+    assert.deepEqual(world.lanes.clients.get('b'), ['10.0.0.1', '10.0.0.2']);
   });
 
   test('that is removed leaves nothing behind, whatever was under way', async () => {

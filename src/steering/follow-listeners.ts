@@ -22,8 +22,13 @@ export interface ListenerFollower extends Disposable {
   onEvent(event: Event): void;
 }
 
-/** Calls back at once, and then after each scan. This process's own listeners are left out. */
-export function followListeners(onListeners: (endpoints: readonly IpEndpoint[]) => void): ListenerFollower {
+/**
+ * Calls back at once, and then after each scan, with the addresses of this host as well. This
+ * process's own listeners are left out.
+ */
+export function followListeners(
+  onListeners: (endpoints: readonly IpEndpoint[], addresses: readonly string[]) => void,
+): ListenerFollower {
   const own = new OwnListeners();
   const addresses = new SteadyAddresses();
   let isScanDue = false;
@@ -35,7 +40,7 @@ export function followListeners(onListeners: (endpoints: readonly IpEndpoint[]) 
     const startMs = performance.now();
     const listeners = scanListeners((inode) => own.has(inode));
     const here = addresses.read();
-    onListeners(listeners.flatMap((listener) => reachableAt(listener, here)).filter(isReachable));
+    onListeners(listeners.flatMap((listener) => reachableAt(listener, here)).filter(isReachable), here);
     clearTimeout(timer);
     timer = setTimeout(scan, Math.max(SCAN_MS, (performance.now() - startMs) / MAX_SHARE));
   };

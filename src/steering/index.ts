@@ -11,10 +11,10 @@ export {
   type Which,
 } from './explain.ts';
 export { followListeners } from './follow-listeners.ts';
-export { addressOf, endpointOf, formatIpEndpoint, parseIpEndpoint } from './ip-endpoint.ts';
+export { addressOf, canonicalHost, endpointOf, formatIpEndpoint, parseIpEndpoint } from './ip-endpoint.ts';
 export { LANE_BEAT_NS, LaneSteering } from './lane-steering.ts';
 export { type Connection, eventKinds, type IpEndpoint, verdicts } from './layouts.ts';
-export { ownAddresses } from './listeners.ts';
+export { isHostLocal, ownAddresses } from './listeners.ts';
 export { type MethodName, tryMethods } from './object.ts';
 export { folderOf, listInstances, type PinnedInstance, removeInstance, sweepInstances } from './pins.ts';
 export { formatRule, MAX_RULES, parseRule, parseRules, type SteerRule } from './rules.ts';

@@ -78,6 +78,11 @@ export function addressOf(endpoint: IpEndpoint): Address {
   return ip(hostOf(endpoint.address), endpoint.port);
 }
 
+/** An address as all daemons write it; IPv4 in IPv6 is IPv4. */
+export function canonicalHost(host: string): string {
+  return hostOf(addressWords(host));
+}
+
 /** As keys of maps. */
 export function endpointBytes(endpoint: IpEndpoint): Uint8Array {
   const bytes = new Uint8Array(IP_ENDPOINT_BYTES);

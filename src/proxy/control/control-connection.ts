@@ -81,6 +81,15 @@ export class ControlConnection {
     }
   }
 
+  tellAddresses(number: number, addresses: readonly string[]): void {
+    this.#send({ kind: 'addresses', number, addresses });
+  }
+
+  /** The addresses of that number count here. */
+  tellKnown(number: number): void {
+    this.#send({ kind: 'addressesKnown', number });
+  }
+
   /** False when the connection has ended. */
   sendLink(link: number, body: object): boolean {
     this.#send({ kind: 'link', link, body });

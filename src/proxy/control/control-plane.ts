@@ -7,6 +7,7 @@ import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial, revocationOf } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
+import { MAX_ADDRESSES } from './control-protocol.ts';
 import { ControlServer, type Incoming } from './control-server.ts';
 import {
   type ControlAddress,
@@ -38,6 +39,8 @@ export class ControlPlane implements AsyncDisposable {
   readonly #farewells = new Set<Promise<void>>();
   readonly #server: ControlServer;
   #listeners = new Map<string, IpEndpoint>();
+  #addresses: readonly string[] = [];
+  #addressesNumber = 0;
   #security: ControlSecurity;
   #isClosed = false;
 
@@ -92,6 +95,18 @@ export class ControlPlane implements AsyncDisposable {
       if (entry === undefined) this.#add(peer);
       else this.#change(entry, peer);
     }
+  }
+
+  /**
+   * The addresses of this host: peers believe its clients no others. Resolves when all peers that
+   * are up know them.
+   */
+  async setAddresses(hosts: readonly string[]): Promise<void> {
+    const addresses = [...new Set(hosts)].slice(0, MAX_ADDRESSES).sort();
+    if (isDeepStrictEqual(addresses, this.#addresses)) return;
+    this.#addresses = addresses;
+    const number = ++this.#addressesNumber;
+    await Promise.all(Array.from(this.#entries.values(), (entry) => entry.tellAddresses(number, addresses)));
   }
 
   /**
@@ -229,7 +244,7 @@ export class ControlPlane implements AsyncDisposable {
         const problem = revocationOf(connection.certificate, this.#security);
         if (problem !== undefined) connection.refuse(refusedCertificate(problem));
         else if (entry === undefined) connection.refuse(`no peer is called ${hello.name} here`);
-        else entry.attach(connection, hello, [...this.#listeners.values()]);
+        else entry.attach(connection, hello, { addresses: this.#addresses, listeners: [...this.#listeners.values()] });
       },
       onMessage: (connection, message) => entry?.hear(connection, message),
       onEnd: (connection, end) => {

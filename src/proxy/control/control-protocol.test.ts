@@ -4,7 +4,7 @@ import { MAX_LINE_BYTES } from '../../json-lines/line-splitter.ts';
 import { parseIpEndpoint } from '../../steering/index.ts';
 import { checkHello, controlProtocol, MAX_LINK_BODY_BYTES } from './control-protocol.ts';
 
-const hello = { millrace: 'control', version: 2, name: 'a', incarnation: 'a'.repeat(32), lanes: 1, wires: ['shm'] };
+const hello = { millrace: 'control', version: 3, name: 'a', incarnation: 'a'.repeat(32), lanes: 1, wires: ['shm'] };
 
 describe('the lines between daemons', () => {
   test('whatever is not exactly a message is refused', () => {
@@ -20,6 +20,12 @@ describe('the lines between daemons', () => {
       [{ kind: 'proof', nonce: 'abc' }, /nonce is "abc"; expected 32 hexadecimal digits/],
       [{ kind: 'refused', reason: 7 }, /reason is 7; expected a text/],
       [{ kind: 'bye', reason: null }, /reason is null/],
+      [
+        { kind: 'addresses', number: 1, addresses: ['10.0.0.256'] },
+        /addresses\[0\]: '10.0.0.256' is not an IP address/,
+      ],
+      [{ kind: 'addresses', number: 1, addresses: ['b.example'] }, /addresses\[0\] is .*; expected an IP address/],
+      [{ kind: 'addresses', number: 1, addresses: Array(1001).fill('10.0.0.1') }, /addresses is a list of 1001/],
       [{ kind: 'link', link: 64, body: {} }, /link is 64; expected 0 to 63/],
       [{ kind: 'link', link: 0.5, body: {} }, /link is 0.5/],
       [{ kind: 'link', link: 0 }, /body is missing; expected an object/],

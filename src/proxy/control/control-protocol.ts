@@ -6,6 +6,8 @@
 //   dialer:    hello                 who it is
 //   acceptor:  hello with a nonce    the same of itself
 //   dialer:    proof                 that nonce: the hello is not a replayed one; both are up
+//   either:    addresses             all addresses of its host; after the hello, and when they change
+//   either:    addressesKnown        its lanes know the addresses of that number
 //   either:    announce              servers listen there; all listeners are announced after the hello
 //   either:    withdraw              no server listens there any more
 //   either:    link                  for the lanes: about their link of that number
@@ -26,11 +28,12 @@ import {
   printableText,
   text,
 } from '../../json-lines/index.ts';
-import { formatIpEndpoint, parseIpEndpoint } from '../../steering/index.ts';
+import { canonicalHost, formatIpEndpoint, parseIpEndpoint } from '../../steering/index.ts';
 import { isNodeName } from '../../text/index.ts';
 import type { PeerHello } from './control-spec.ts';
 
 export const MAX_ENDPOINTS_PER_LINE = 1000;
+export const MAX_ADDRESSES = 1000;
 const MAX_LANES = 64;
 /** Links are numbered from 0. */
 const MAX_LINKS = 64;
@@ -40,11 +43,12 @@ const MAX_LINK_BODY_DEPTH = 16;
 const nodeName = only(text(/^.{1,63}$/, 'a node name'), isNodeName, 'a node name');
 const wire = text(/^[\x21-\x7e]{1,64}$/, 'the name of a wire');
 const ipEndpoint = converted(text(/^.{1,60}$/, 'an address and port'), parseIpEndpoint, formatIpEndpoint);
+const ipAddress = converted(text(/^[0-9a-fA-F:.]{2,45}$/, 'an IP address'), canonicalHost, canonicalHost);
 const endpoints = list(ipEndpoint, 0, MAX_ENDPOINTS_PER_LINE);
 const reason = printableText();
 const nonce = hex(32);
 
-export const controlProtocol = new Protocol('control', 2, {
+export const controlProtocol = new Protocol('control', 3, {
   hello: {
     name: nodeName,
     incarnation: hex(32),
@@ -53,6 +57,8 @@ export const controlProtocol = new Protocol('control', 2, {
     nonce: optional(nonce),
   },
   proof: { nonce },
+  addresses: { number: integer(), addresses: list(ipAddress, 0, MAX_ADDRESSES) },
+  addressesKnown: { number: integer() },
   announce: { endpoints },
   withdraw: { endpoints },
   link: { link: integer(0, MAX_LINKS - 1), body: jsonObject(MAX_LINK_BODY_BYTES, MAX_LINK_BODY_DEPTH) },
@@ -64,7 +70,10 @@ export const controlProtocol = new Protocol('control', 2, {
 
 export type Message = MessageOf<typeof controlProtocol>;
 /** What is said once both are up, apart from the heartbeat. */
-export type PeerMessage = MessageOf<typeof controlProtocol, 'announce' | 'withdraw' | 'link'>;
+export type PeerMessage = MessageOf<
+  typeof controlProtocol,
+  'addresses' | 'addressesKnown' | 'announce' | 'withdraw' | 'link'
+>;
 
 /** Throws a UsageError when peers would refuse it. */
 export function checkHello(hello: PeerHello): void {

@@ -57,6 +57,8 @@ export interface ControlHandlers {
   onRevoked(peer: string, reason: string): void;
   /** Dialing the peer failed; it is dialed again. */
   onDialFailed(peer: string, reason: string): void;
+  /** The addresses of its host, by its own account. Call `known` once they count everywhere. */
+  onAddresses(peer: string, hosts: readonly string[], known: () => void): void;
   /** Added ones are new, removed ones were there. All are removed before `onDown`. */
   onListeners(peer: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void;
   /** `body` is an object of limited size and depth; its contents are not checked. */

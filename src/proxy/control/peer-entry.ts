@@ -11,6 +11,8 @@ export class PeerEntry {
   readonly #handlers: ControlHandlers;
   /** What the peer announced on this connection. */
   readonly #announced = new Map<string, IpEndpoint>();
+  /** Those who wait until the peer knows addresses, by the number of these. */
+  readonly #waiting = new Map<number, () => void>();
   #connection: ControlConnection | undefined;
   peer: ControlPeer;
   /** Undefined when the peer dials this daemon. */
@@ -27,10 +29,14 @@ export class PeerEntry {
   }
 
   /**
-   * The peer is proven to be at the other end of this connection. `listeners`: those of this host,
-   * which it is told.
+   * The peer is proven to be at the other end of this connection. It is told the addresses and
+   * listeners of this host.
    */
-  attach(connection: ControlConnection, hello: PeerHello, listeners: readonly IpEndpoint[]): void {
+  attach(
+    connection: ControlConnection,
+    hello: PeerHello,
+    { addresses, listeners }: { readonly addresses: readonly string[]; readonly listeners: readonly IpEndpoint[] },
+  ): void {
     const before = this.#connection;
     if (before !== undefined) {
       // The peer has started again, or lost the connection before this side did.
@@ -38,6 +44,8 @@ export class PeerEntry {
       before.leave('replaced by a newer connection');
     }
     this.#connection = connection;
+    // First: what is opened by this side's clients is refused before their addresses are known.
+    connection.tellAddresses(0, addresses);
     connection.tell('announce', listeners);
     // Sending may have failed, and then the connection has ended.
     if (this.#connection === connection) this.#handlers.onUp(this.peer.name, connection, hello);
@@ -46,14 +54,32 @@ export class PeerEntry {
   hear(connection: ControlConnection, message: PeerMessage): void {
     if (connection !== this.#connection) return;
     const { name } = this.peer;
-    if (message.kind === 'link') this.#handlers.onLink(name, message.link, message.body);
+    if (message.kind === 'addresses') {
+      this.#handlers.onAddresses(name, message.addresses, () => connection.tellKnown(message.number));
+    } else if (message.kind === 'addressesKnown') this.#known(message.number);
+    else if (message.kind === 'link') this.#handlers.onLink(name, message.link, message.body);
     else if (message.kind === 'announce') this.#announce(connection, message.endpoints);
     else this.#withdraw(message.endpoints);
+  }
+
+  /** Resolves when the peer knows that these are the addresses of this host, or is not up. */
+  tellAddresses(number: number, addresses: readonly string[]): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    if (this.#connection === undefined) return Promise.resolve();
+    this.#waiting.set(number, resolve);
+    this.#connection.tellAddresses(number, addresses);
+    return promise;
+  }
+
+  #known(number: number): void {
+    this.#waiting.get(number)?.();
+    this.#waiting.delete(number);
   }
 
   detach(connection: ControlConnection, reason: string): void {
     if (connection !== this.#connection) return;
     this.#connection = undefined;
+    for (const number of this.#waiting.keys()) this.#known(number);
     this.#withdraw([...this.#announced.values()]);
     this.#handlers.onDown(this.peer.name, reason);
   }

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { constants } from 'node:os';
+import { describe, test } from 'node:test';
+import { type Address, formatAddress, ip, Socket } from '../native/index.ts';
+import { ConnectionEvents } from './connection-events.ts';
+import { ServerDialer } from './server-dialer.ts';
+
+const { EACCES, ECONNREFUSED } = constants.errno;
+
+describe('servers are dialed', () => {
+  test('for clients at addresses of their peer’s host only, and shown those', () => {
+    using listener = Socket.stream('ipv4');
+    listener.bind(ip('127.0.0.1', 0));
+    listener.listen();
+    const server = listener.localAddress;
+    const shown: string[] = [];
+    const events = new ConnectionEvents(() => {});
+    const steering = { setTrueClient: (_socket: Socket, client: Address) => void shown.push(formatAddress(client)) };
+    const dialer = new ServerDialer(steering, events, 65_536);
+    const dial = (client: string, peer: string): number => {
+      const leg = dialer.dial(ip(client, 4711), server, peer);
+      if (typeof leg === 'number') return leg;
+      leg.socket.close();
+      return 0;
+    };
+    assert.equal(dial('10.0.0.2', 'b'), ECONNREFUSED, 'nothing listens by this host’s account');
+    dialer.setListeners([formatAddress(server)]);
+    assert.equal(dial('10.0.0.2', 'b'), EACCES, 'the peer’s addresses are not known');
+    dialer.setClients('b', ['10.0.0.2', 'fd00::2']);
+    dialer.setClients('c', ['10.0.0.3']);
+    for (const client of ['127.0.0.1', '10.0.0.3', '0.0.0.0', '::1']) assert.equal(dial(client, 'b'), EACCES, client);
+    assert.equal(dial('10.0.0.2', 'c'), EACCES);
+    assert.deepEqual(shown, []);
+    assert.equal(dial('10.0.0.2', 'b'), 0);
+    assert.equal(dial('fd00::2', 'b'), 0);
+    assert.equal(dial('10.0.0.3', 'c'), 0);
+    assert.deepEqual(shown, ['10.0.0.2:4711', '[fd00::2]:4711', '10.0.0.3:4711']);
+    dialer.setClients('b', []);
+    assert.equal(dial('10.0.0.2', 'b'), EACCES);
+    assert.deepEqual([events.counters.opened, events.counters.refused], [3, 8]);
+  });
+});
