@@ -63,7 +63,7 @@ function tiers(): Tier[] {
       name: 'unit',
       files: filesOf('{src,workbench,tools}/**/*.test.ts'),
       // Many of them wait more than they compute.
-      slots: 4,
+      slots: 3,
       sharesProcesses: true,
       env: memoryEnvironment(),
     },
@@ -118,6 +118,7 @@ const alonePattern = /^\/\/.*\bRuns alone: /m;
 /** Likewise: it counts what its process has, changes it, or awaits at its top level. */
 const ownProcessPattern = /^\/\/.*\bRuns in a process of its own: /m;
 const HEAD_BYTES = 1000;
+const FEW_FILES = 5;
 
 /** Imports the files that are its arguments, each in a suite that has the file's name. */
 const groupProgram = 'tools/test-group.ts';
@@ -145,13 +146,19 @@ async function runTier(tier: Tier): Promise<Tally> {
   return tally;
 }
 
-/** First the longest files, then folders, those with most files first, then single files. */
+/**
+ * First the longest files, then folders, those with most files first, then single files. Folders of
+ * few files share a process, too.
+ */
 function jobsOf(tier: Tier): Job[] {
   const mayShare = (file: string): boolean =>
     tier.sharesProcesses === true && !longest.includes(file) && !says(file, ownProcessPattern);
   const single = tier.files.filter((file) => !mayShare(file)).map((file) => ({ files: [file], isShared: false }));
-  const folders = Map.groupBy(tier.files.filter(mayShare), folderOf).values();
-  const shared = [...folders].sort((left, right) => right.length - left.length);
+  const folders = [...Map.groupBy(tier.files.filter(mayShare), folderOf).values()];
+  const few = folders.filter(({ length }) => length < FEW_FILES).flat();
+  const shared = [...folders.filter(({ length }) => length >= FEW_FILES), few]
+    .filter(({ length }) => length > 0)
+    .sort((left, right) => right.length - left.length);
   const isLong = ({ files }: Job): boolean => longest.includes(files[0]);
   return [
     ...single.filter(isLong),

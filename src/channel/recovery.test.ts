@@ -211,7 +211,7 @@ describe('a client that connects while a session recovers', () => {
 
 for (const wire of wires) {
   describe(`recovery over ${wire}`, () => {
-    for (const seed of [1, 2, 3, 4]) {
+    for (const seed of [1, 2, 3]) {
       test(`queue pairs that die at any moment cost no byte, seed ${seed}`, async () => {
         const dice = new Dice(seed);
         await using joined = await Joined.up({ devices: [`soft-${wire}`] });

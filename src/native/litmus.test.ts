@@ -1,3 +1,5 @@
+// Runs alone: two processes must run at the same time, one on each processor.
+
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
