@@ -29,17 +29,18 @@ export class GuestProgram {
   #onEvent = Promise.withResolvers<void>();
   #hasEnded = false;
 
-  static start(guest: Guest, words: readonly string[]): GuestProgram {
-    return new GuestProgram(guest, words);
+  static start(guest: Guest, words: readonly string[], env: Readonly<Record<string, string>>): GuestProgram {
+    return new GuestProgram(guest, words, env);
   }
 
-  private constructor(guest: Guest, words: readonly string[]) {
+  private constructor(guest: Guest, words: readonly string[], env: Readonly<Record<string, string>>) {
     this.#guest = guest;
     this.#name = `${words
       .find((word) => word.endsWith('.js'))
       ?.split('/')
       .at(-1)} in ${guest.name}`;
     this.#running = guest.run(words, {
+      env,
       timeoutMs: LIFE_MS,
       onOutput: (chunk, stream) => this.#hear(Buffer.from(chunk).toString(), stream === 'stdout'),
     });

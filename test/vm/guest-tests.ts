@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { Guest } from '../../src/lab/vm/index.ts';
 import type { GuestTest } from './guest/reporter.ts';
-import { compiledPath, compiledWords, guestEnv } from './guest-archive.ts';
+import type { GuestPrograms } from './guest-programs.ts';
 
-/** For the archives of guests that run tests. */
+/** To be among the programs of guests that run tests. */
 export const reporterFile = 'test/vm/guest/reporter.ts';
 
 export interface GuestTestOptions {
@@ -19,17 +19,17 @@ export interface GuestTestOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** `file` is one of an archive that the guest has unpacked. */
 export async function tellGuestTests(
   t: TestContext,
   guest: Guest,
+  programs: GuestPrograms,
   file: string,
   options: GuestTestOptions,
 ): Promise<void> {
-  const [node = '', ...rest] = compiledWords(file, ...(options.arguments ?? []));
-  const words = [...(options.prefix ?? []), node, `--test-reporter=${compiledPath(reporterFile)}`, ...rest];
+  const [node = '', ...rest] = programs.words(file, ...(options.arguments ?? []));
+  const words = [...(options.prefix ?? []), node, `--test-reporter=${programs.path(reporterFile)}`, ...rest];
   const { status, signal, stdout, stderr } = await guest.run(words, {
-    env: options.env ?? guestEnv,
+    env: { ...programs.env, ...options.env },
     timeoutMs: options.timeoutMs,
   });
   const tests = stdout

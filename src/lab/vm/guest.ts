@@ -52,18 +52,13 @@ export class Guest implements AsyncDisposable {
     const spec = guestSpec(options);
     options.signal?.throwIfAborted();
     checkMemory(spec);
-    const { network, signal } = options;
-    return withSecondTry(signal, async () =>
-      Guest.bootOnLink(options, network === undefined ? null : await makeLink(network)),
-    );
+    return withSecondTry(options.signal, () => Guest.#boot(options, spec));
   }
 
-  /** For guests with a cable between them. Takes over the link. */
-  static async bootOnLink(options: GuestOptions, link: Link | null): Promise<Guest> {
+  static async #boot(options: GuestOptions, spec: GuestSpec): Promise<Guest> {
     await using stack = new AsyncDisposableStack();
-    if (link !== null) stack.use(link);
-    const spec = guestSpec(options);
     const { signal, network, cacheDir, onProgress } = options;
+    const link = network === undefined ? null : stack.use(await makeLink(network));
     const image = await prepareImage({ cacheDir, signal, onProgress });
     const capture = link === null || network?.isCaptured === false ? null : stack.use(new Capture());
     const startMs = performance.now();

@@ -3,5 +3,4 @@
 export type { CommandResult } from './agent-client.ts';
 
 export { Guest } from './guest.ts';
-export { GuestPair } from './pair.ts';
 export type { GuestOptions } from './spec.ts';

@@ -20,7 +20,8 @@ export interface Link extends AsyncDisposable {
 /** The addresses that QEMU's router has, and that it expects of a guest. */
 const routedLines = ['addr add 10.0.2.15/24 dev eth0', 'link set eth0 up', 'route add default via 10.0.2.2'] as const;
 
-export async function makeLink({ host, hostAddress = [], mtu }: NetworkOptions): Promise<Link> {
+export async function makeLink({ host, hostAddress = [], cableFd, mtu }: NetworkOptions): Promise<Link> {
+  if (cableFd !== undefined) return cableEnd(cableFd);
   if (host === undefined) {
     return {
       backend: () => ({ kind: 'user' }),
@@ -48,8 +49,7 @@ export async function makeLink({ host, hostAddress = [], mtu }: NetworkOptions):
   return { backend: () => ({ kind: 'tap', device }), fd: null, host, ipLines: [], [Symbol.asyncDispose]: remove };
 }
 
-/** One end of a pair of sockets; close it here once QEMU runs with its copy. */
-export function cableEnd(fd: number): Link {
+function cableEnd(fd: number): Link {
   return {
     backend: (inQemu) => ({ kind: 'cable', fd: inQemu }),
     fd,

@@ -92,11 +92,15 @@ export function qemuArguments(spec: MachineSpec): readonly string[] {
   return ['-nodefaults', '-no-user-config', '-no-reboot', ...options.flat(), ...spec.extra];
 }
 
+/**
+ * TCG emulates `rep movsb` and `rep stosb` byte by byte. Without ERMS and FSRM the guest's kernel
+ * and C library clear and copy memory by other instructions.
+ */
 function acceleratorOptions(accelerator: Accelerator): readonly Option[] {
   const isKvm = accelerator === 'kvm';
   return [
     ['-accel', isKvm ? 'kvm' : 'tcg,thread=multi'],
-    ['-cpu', isKvm ? 'host' : 'max'],
+    ['-cpu', isKvm ? 'host' : 'max,-erms,-fsrm'],
   ];
 }
 

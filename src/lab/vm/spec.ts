@@ -62,6 +62,11 @@ export interface NetworkOptions {
   readonly mtu?: number;
   /** A lab host that eth0 is connected to. Default: QEMU's router, which lets connections out. */
   readonly host?: Host;
+  /**
+   * One end of a pair of stream sockets, as a cable to the guest that has the other end. Close it
+   * once the guest has booted.
+   */
+  readonly cableFd?: number;
   /** Addresses of the lab host's end. */
   readonly hostAddress?: readonly string[];
   /** False: do not capture the packets of the card. */

@@ -9,10 +9,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
+import { runCaptured } from '../../../src/cli/fixtures/captured-world.ts';
 import { Guest } from '../../../src/lab/vm/index.ts';
 
 const bin = join(import.meta.dirname, '../../../src/cli/bin.ts');
-const vmRun = [bin, 'lab', 'vm', 'run'] as const;
+/** A guest that costs little. */
+const vmRun = [bin, 'lab', 'vm', 'run', '--memory', '512', '--cpus', '1'] as const;
 
 function start(args: readonly string[]): ChildProcessWithoutNullStreams {
   return spawn(process.execPath, [...vmRun, ...args]);
@@ -51,9 +53,9 @@ const wrongUses: readonly (readonly [readonly string[], RegExp])[] = [
 ];
 
 for (const [args, message] of wrongUses) {
-  test(`lab vm run ${args.join(' ')} is refused`, () => {
-    const { status, stderr } = spawnSync(process.execPath, [...vmRun, ...args], { encoding: 'utf8' });
-    assert.equal(status, 2);
+  test(`lab vm run ${args.join(' ')} is refused`, async () => {
+    const { code, stderr } = await runCaptured(['lab', 'vm', 'run', ...args]);
+    assert.equal(code, 2);
     assert.match(stderr, message);
   });
 }
@@ -87,7 +89,7 @@ test('the command’s output and status are ours, rxe is there, and the network 
   try {
     const pcap = join(folder, 'out.pcap');
     const script = 'rdma link; echo err >&2; ip -o -4 addr show dev eth0; echo > /dev/udp/10.0.2.2/9; exit 7';
-    const args = ['--memory', '512', '--rxe', '--pcap', pcap, '--', 'bash', '-c', script];
+    const args = ['--rxe', '--pcap', pcap, '--', 'bash', '-c', script];
     const { status, stdout, stderr } = spawnSync(process.execPath, [...vmRun, ...args], { encoding: 'utf8' });
     assert.equal(status, 7, stderr);
     assert.match(stdout, /link rxe0\/1 state ACTIVE[\s\S]*10\.0\.2\.15\/24/);
@@ -100,7 +102,7 @@ test('the command’s output and status are ours, rxe is there, and the network 
 });
 
 test('Ctrl-C ends the guest and the command with 130', async () => {
-  const child = start(['--memory', '512', '--', 'sh', '-c', 'echo up; sleep 1000']);
+  const child = start(['--', 'sh', '-c', 'echo up; sleep 1000']);
   const exit = once(child, 'exit');
   await Promise.race([once(child.stdout, 'data'), exit]);
   const qemu = await qemuOf(child.pid ?? 0);
@@ -110,7 +112,7 @@ test('Ctrl-C ends the guest and the command with 130', async () => {
 });
 
 test('Ctrl-C during the boot does the same', async () => {
-  const child = start(['--memory', '512', '--', 'true']);
+  const child = start(['--', 'true']);
   const exit = once(child, 'exit');
   const qemu = await qemuOf(child.pid ?? 0);
   child.kill('SIGINT');
@@ -119,7 +121,7 @@ test('Ctrl-C during the boot does the same', async () => {
 });
 
 test('QEMU dies with a starter that is killed', async () => {
-  const child = start(['--memory', '512', '--', 'true']);
+  const child = start(['--', 'true']);
   const exit = once(child, 'exit');
   const qemu = await qemuOf(child.pid ?? 0);
   child.kill('SIGKILL');

@@ -1,5 +1,5 @@
-// Tests of one guest that many commands share: output, status, killing, files, RDMA, and in the end
-// its panic.
+// Tests of one guest that many commands share and that is cabled to a host of a lab: output,
+// status, killing, files, RDMA, datagrams, and in the end its panic.
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
@@ -8,20 +8,44 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { MillraceError } from '../../../src/errors.ts';
+import { type Host, Lab } from '../../../src/lab/index.ts';
 import { Guest } from '../../../src/lab/vm/index.ts';
 
 const root = join(import.meta.dirname, '../../..');
 const folder = mkdtempSync(join(tmpdir(), 'millrace-guest, shared-'));
+let lab: Lab;
+let host: Host;
+let linksBefore: string;
 let guest: Guest;
 
 before(async () => {
-  guest = await Guest.boot({ name: 'shared', cpus: 1, share: folder, failureDir: join(folder, 'failures') });
+  lab = await Lab.create();
+  host = lab.host('a');
+  linksBefore = await links();
+  guest = await Guest.boot({
+    name: 'shared',
+    cpus: 1,
+    share: folder,
+    failureDir: join(folder, 'failures'),
+    network: {
+      host,
+      mtu: 4000,
+      address: ['10.88.0.2/24', 'fd88::2/64'],
+      hostAddress: ['10.88.0.1/24', 'fd88::1/64'],
+      isCaptured: false,
+    },
+  });
 });
 
 after(async () => {
-  await guest.close();
+  await guest?.close();
+  await lab?.[Symbol.asyncDispose]();
   rmSync(folder, { recursive: true });
 });
+
+async function links(): Promise<string> {
+  return (await host.run('ip', ['-o', 'link'])).stdout;
+}
 
 /** Commands of processes that are neither the kernel's nor the agent's. */
 async function processes(): Promise<readonly string[]> {
@@ -163,6 +187,42 @@ test('rxe takes a cable whose other end is in a namespace of the guest', async (
   assert.doesNotMatch(stdout, /tentative/);
 });
 
+/** Two sockets on one port: the one for IPv6 must not take IPv4 as well. */
+const echo = `
+  const type = process.argv[1];
+  const socket = require('node:dgram').createSocket({ type, ipv6Only: type === 'udp6' });
+  socket.on('message', (message, from) => socket.send('echo ' + message, from.port, from.address));
+  socket.bind(7000, () => console.log('listening'));
+`;
+const ask = `
+  const socket = require('node:dgram').createSocket(process.argv[1]);
+  socket.on('message', (message) => { console.log(String(message)); socket.close(); });
+  socket.send('hello', 7000, process.argv[2]);
+`;
+
+test('a process in a lab host and one in the guest exchange datagrams', async () => {
+  const controller = new AbortController();
+  const { promise: areUp, resolve, reject } = Promise.withResolvers<void>();
+  let count = 0;
+  const onOutput = (chunk: Uint8Array, stream: string): void => {
+    if (stream === 'stderr') reject(new Error(Buffer.from(chunk).toString()));
+    else if (++count === 2) resolve();
+  };
+  const { signal } = controller;
+  const families = [
+    ['udp4', '10.88.0.2'],
+    ['udp6', 'fd88::2'],
+  ] as const;
+  const servers = families.map(([type]) => guest.run([process.execPath, '-e', echo, type], { onOutput, signal }));
+  await areUp;
+  const answers = families.map((words) =>
+    host.run(process.execPath, ['-e', ask, ...words], { signal: AbortSignal.timeout(10_000) }),
+  );
+  for (const { stdout, stderr } of await Promise.all(answers)) assert.equal(stdout, 'echo hello\n', stderr);
+  controller.abort();
+  await Promise.allSettled(servers);
+});
+
 test('a guest without a recorded card has no capture to save', () => {
   assert.throws(() => guest.saveCapture(join(folder, 'x.pcap')), /has no network card/);
 });
@@ -174,8 +234,9 @@ test('a panic ends what runs with the kernel’s last words, and later commands 
   await assert.rejects(guest.run(['true']), isPanic);
 });
 
-test('a closed guest says so, and closing twice is harmless', async () => {
+test('a closed guest says so, leaves nothing in the lab, and closing twice is harmless', async () => {
   await guest.close();
   await guest.close();
   await assert.rejects(guest.run(['true']), MillraceError);
+  assert.equal(await links(), linksBefore);
 });

@@ -9,12 +9,11 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { Guest } from '../../../src/lab/vm/index.ts';
-import { buildArchive, compiledWords, guestEnv as env, unpackArchive } from '../guest-archive.ts';
+import { GuestPrograms } from '../guest-programs.ts';
 import { reporterFile, tellGuestTests } from '../guest-tests.ts';
 
 const suite = 'test/vm/guest/conformance-roce.ts';
 const bin = 'src/cli/bin.ts';
-const millrace = compiledWords(bin);
 const minuteMs = 60_000;
 const prefix = ['ip', 'netns', 'exec', 'soft'];
 
@@ -65,15 +64,16 @@ async function recorded(guest: Guest, folder: string, talk: () => Promise<unknow
 
 describe('RoCEv2 with the kernel', () => {
   const folder = mkdtempSync(join(tmpdir(), 'millrace-roce-'));
+  let programs: GuestPrograms;
   let guest: Guest;
   before(async () => {
-    using archive = buildArchive([suite, reporterFile, bin]);
+    programs = await GuestPrograms.build([suite, reporterFile, bin]);
     guest = await Guest.boot({ memoryMb: 1024, cpus: 1, share: folder });
-    await unpackArchive(guest, archive);
     await guest.runOk(['bash', '-c', cabling]);
   });
   after(async () => {
     await guest?.close();
+    programs?.[Symbol.dispose]();
     rmSync(folder, { recursive: true });
   });
 
@@ -83,7 +83,7 @@ describe('RoCEv2 with the kernel', () => {
       timeout: 4 * minuteMs,
     },
     (t) =>
-      tellGuestTests(t, guest, suite, {
+      tellGuestTests(t, guest, programs, suite, {
         least: 180,
         timeoutMs: 3 * minuteMs,
         prefix,
@@ -92,13 +92,15 @@ describe('RoCEv2 with the kernel', () => {
   );
 
   const original = ['ibv_rc_pingpong', '-d', 'rxe0', '-g', '1', '-m', '1024', '-c', '-n', '200'];
-  const ours = [...prefix, ...millrace, 'perf', 'pingpong', '-d', 'soft-roce', '-m', '1024', '-c', '-n', '200'];
   test('ibv_rc_pingpong and our device call each other, and tshark finds nothing wrong with the packets', {
     timeout: 3 * minuteMs,
   }, async () => {
+    const { env } = programs;
+    const options = ['-d', 'soft-roce', '-m', '1024', '-c', '-n', '200'];
+    const ours = [...prefix, ...programs.words(bin, 'perf', 'pingpong', ...options)];
     const packets = await recorded(guest, folder, async () => {
-      await pingPong(guest, ours, prefix, original, '10.77.0.2');
-      await pingPong(guest, original, [], ours, '10.77.0.1');
+      await pingPong(guest, env, ours, prefix, original, '10.77.0.2');
+      await pingPong(guest, env, original, [], ours, '10.77.0.1');
     });
     // Twice 200 messages of four packets each way, and their acknowledgements.
     const opcodes = Map.groupBy(packets, ([opcode]) => Number(opcode));
@@ -119,6 +121,7 @@ describe('RoCEv2 with the kernel', () => {
 /** Both must say that all messages went there and back, and that what came was right. */
 async function pingPong(
   guest: Guest,
+  env: Readonly<Record<string, string>>,
   server: readonly string[],
   netns: readonly string[],
   client: readonly string[],

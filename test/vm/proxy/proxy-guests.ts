@@ -1,15 +1,16 @@
-// Two guests on one cable, each with a daemon and the kernel's RDMA device: what the tests of the
+// Two guests on one cable, each with the kernel's RDMA device and a daemon: what the tests of the
 // proxy on rxe happen in.
 
 import assert from 'node:assert/strict';
 import { parseConfig } from '../../../src/config/index.ts';
-import { type Guest, GuestPair } from '../../../src/lab/vm/index.ts';
+import type { Guest } from '../../../src/lab/vm/index.ts';
 import type { DaemonStatus } from '../../../src/status/daemon-status.ts';
 import type { LinkEvent } from '../../../src/status/events.ts';
-import { buildArchive, compiledWords, unpackArchive } from '../guest-archive.ts';
+import { GuestPair } from '../guest-pair.ts';
 import { GuestProgram } from '../guest-program.ts';
+import { GuestPrograms } from '../guest-programs.ts';
 
-const programs = ['test/vm/guest/proxy-daemon.ts', 'test/vm/guest/proxy-traffic.ts', 'src/lane/worker.ts'];
+const files = ['test/vm/guest/proxy-daemon.ts', 'test/vm/guest/proxy-traffic.ts', 'src/lane/worker.ts'];
 const configPath = '/tmp/proxy.json';
 
 export type Name = 'a' | 'b';
@@ -21,24 +22,27 @@ export const rdmaAddresses = { a: '10.79.0.1', b: '10.79.0.2' } as const;
 
 export class ProxyGuests implements AsyncDisposable {
   readonly #pair: GuestPair;
+  readonly #programs: GuestPrograms;
   readonly #daemons = new Map<Name, GuestProgram>();
 
   /** Without daemons. */
   static async boot(): Promise<ProxyGuests> {
-    using archive = buildArchive(programs);
-    const pair = await GuestPair.boot({ mtu: 4300, memoryMb: 768, cpus: 1 });
-    const guests = new ProxyGuests(pair);
+    await using undo = new AsyncDisposableStack();
+    const programs = undo.use(await GuestPrograms.build(files));
+    const pair = undo.use(await GuestPair.boot({ mtu: 4300, memoryMb: 768, cpus: 1 }));
+    const guests = new ProxyGuests(pair, programs);
     const prepare = async (name: Name): Promise<void> => {
       const guest = guests.guest(name);
-      await unpackArchive(guest, archive);
       await guest.addRxe({ device: 'eth0', address: [`${rdmaAddresses[name]}/24`] });
     };
     await Promise.all(names.map(prepare));
+    undo.move();
     return guests;
   }
 
-  private constructor(pair: GuestPair) {
+  private constructor(pair: GuestPair, programs: GuestPrograms) {
     this.#pair = pair;
+    this.#programs = programs;
   }
 
   guest(name: Name): Guest {
@@ -71,7 +75,8 @@ export class ProxyGuests implements AsyncDisposable {
 
   /** One of the programs in guest/. */
   start(name: Name, program: string, ...words: readonly string[]): GuestProgram {
-    return GuestProgram.start(this.guest(name), compiledWords(`test/vm/guest/${program}.ts`, ...words));
+    const command = this.#programs.words(`${program}.ts`, ...words);
+    return GuestProgram.start(this.guest(name), command, this.#programs.env);
   }
 
   async status(name: Name): Promise<DaemonStatus> {
@@ -96,7 +101,8 @@ export class ProxyGuests implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#pair.close();
+    await this.#pair[Symbol.asyncDispose]();
+    this.#programs[Symbol.dispose]();
   }
 }
 

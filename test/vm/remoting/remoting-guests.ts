@@ -8,24 +8,21 @@ import { Guest } from '../../../src/lab/vm/index.ts';
 import { BackendProcess } from '../../../src/remoting/backend/fixtures/backend-process.ts';
 import { registerMachine } from '../../../src/remoting/transports/qemu/registration.ts';
 import { closeEnds, QemuWiring } from '../../../src/remoting/transports/qemu/wiring.ts';
-import { type Archive, buildArchive, guestEnv, unpackArchive } from '../guest-archive.ts';
+import { GuestPrograms } from '../guest-programs.ts';
 
-/** What programs of guests use, wherever they are. */
-export const remoteEnv = { MILLRACE_BACKEND: 'qemu', ...guestEnv };
 const names = ['a', 'b'] as const;
 export type Name = (typeof names)[number];
 
 export class RemotingGuests implements AsyncDisposable {
-  /** Of the compiled programs. */
-  readonly archive: Archive;
+  readonly programs: GuestPrograms;
   readonly backend: BackendProcess;
   readonly #guests: ReadonlyMap<Name, Guest>;
   readonly #hub: Server;
   readonly #resources: AsyncDisposableStack;
 
-  static async boot(programs: readonly string[]): Promise<RemotingGuests> {
+  static async boot(files: readonly string[]): Promise<RemotingGuests> {
     await using undo = new AsyncDisposableStack();
-    const archive = undo.use(buildArchive(programs));
+    const programs = undo.use(await GuestPrograms.build(files));
     const backend = undo.use(await BackendProcess.start());
     const boot = async (name: Name): Promise<readonly [Name, Guest]> => {
       using wiring = new QemuWiring();
@@ -33,7 +30,6 @@ export class RemotingGuests implements AsyncDisposable {
       closeEnds(wiring.ends);
       const network = { isCaptured: false };
       const guest = undo.use(await Guest.boot({ name, memoryMb: 512, cpus: 1, network, sharing: wiring.sharing }));
-      await unpackArchive(guest, archive);
       return [name, guest];
     };
     const guests = await Promise.all(names.map(boot));
@@ -41,17 +37,17 @@ export class RemotingGuests implements AsyncDisposable {
     hub.listen(0, '127.0.0.1');
     await once(hub, 'listening');
     joinPairs(hub);
-    return new RemotingGuests(archive, backend, new Map(guests), hub, undo.move());
+    return new RemotingGuests(programs, backend, new Map(guests), hub, undo.move());
   }
 
   private constructor(
-    archive: Archive,
+    programs: GuestPrograms,
     backend: BackendProcess,
     guests: ReadonlyMap<Name, Guest>,
     hub: Server,
     resources: AsyncDisposableStack,
   ) {
-    this.archive = archive;
+    this.programs = programs;
     this.backend = backend;
     this.#guests = guests;
     this.#hub = hub;
@@ -62,6 +58,11 @@ export class RemotingGuests implements AsyncDisposable {
     const guest = this.#guests.get(name);
     if (guest === undefined) throw new Error(`there is no guest ${name}`);
     return guest;
+  }
+
+  /** For programs that use the backend. */
+  get env(): Readonly<Record<string, string>> {
+    return { MILLRACE_BACKEND: 'qemu', ...this.programs.env };
   }
 
   get hubPort(): string {

@@ -8,16 +8,15 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { runCaptured } from '../../../src/cli/fixtures/captured-world.ts';
-import { compiledWords, guestNode } from '../guest-archive.ts';
 import { reporterFile, tellGuestTests } from '../guest-tests.ts';
-import { RemotingGuests, remoteEnv } from './remoting-guests.ts';
+import { RemotingGuests } from './remoting-guests.ts';
 
 const minuteMs = 60_000;
 const exchange = 'test/vm/guest/remote-exchange.ts';
 const victim = 'test/vm/guest/remote-victim.ts';
 const conformanceFile = 'test/vm/guest/conformance-remote.ts';
 const example = 'examples/transfer.ts';
-const programs = [exchange, victim, conformanceFile, example, reporterFile];
+const files = [exchange, victim, conformanceFile, example, reporterFile];
 const root = join(import.meta.dirname, '../../..');
 const rdmaModules = ['rdma_rxe', 'rdma_ucm', 'rdma_cm', 'iw_cm', 'ib_cm', 'ib_umad', 'ib_uverbs', 'ib_core'];
 /** The router of a guest leads to this host by this address. */
@@ -27,7 +26,7 @@ describe('guests of QEMU', { concurrency: false }, () => {
   let guests: RemotingGuests;
   before(
     async () => {
-      guests = await RemotingGuests.boot(programs);
+      guests = await RemotingGuests.boot(files);
     },
     { timeout: 2 * minuteMs },
   );
@@ -46,8 +45,8 @@ describe('guests of QEMU', { concurrency: false }, () => {
   }, async () => {
     const rounds = '8';
     const inGuest = (name: 'a' | 'b', ...peers: readonly string[]): Promise<{ readonly stdout: string }> =>
-      guests.guest(name).runOk(compiledWords(exchange, name, hostFromGuest, guests.hubPort, rounds, ...peers), {
-        env: remoteEnv,
+      guests.guest(name).runOk(guests.programs.words(exchange, name, hostFromGuest, guests.hubPort, rounds, ...peers), {
+        env: guests.env,
         timeoutMs: 2 * minuteMs,
       });
     const onHost = promisify(execFile)(
@@ -74,8 +73,8 @@ describe('guests of QEMU', { concurrency: false }, () => {
     const guest = guests.guest('b');
     const killing = new AbortController();
     const ready = Promise.withResolvers<void>();
-    const running = guest.run(compiledWords(victim), {
-      env: remoteEnv,
+    const running = guest.run(guests.programs.words(victim), {
+      env: guests.env,
       signal: killing.signal,
       onOutput: () => ready.resolve(),
     });
@@ -95,10 +94,9 @@ describe('guests of QEMU', { concurrency: false }, () => {
   test('are booted by a command, and run programs that know nothing of remoting', {
     timeout: 3 * minuteMs,
   }, async () => {
-    const unpack = `mkdir /tmp/m && tar -xf ${guests.archive.path} -C /tmp/m`;
-    const node = guestNode.join(' ');
     const record = join(guests.backend.folder, 'recording');
-    const command = ['sh', '-c', `${unpack} && exec ${node} /tmp/m/examples/transfer.js`];
+    const { programs } = guests;
+    const command = ['env', ...Object.entries(programs.env).map((pair) => pair.join('=')), ...programs.words(example)];
     const flags = ['--device', 'soft-shm', '--memory', '512', '--cpus', '1', '--record', record];
     const { code, stdout, stderr } = await runCaptured(['guest', 'run', ...flags, '--', ...command]);
     assert.equal(code, 0, stderr);
@@ -107,10 +105,10 @@ describe('guests of QEMU', { concurrency: false }, () => {
   });
 
   test('pass the conformance suite, on the port of one that was killed', { timeout: 4 * minuteMs }, (t) =>
-    tellGuestTests(t, guests.guest('b'), conformanceFile, {
+    tellGuestTests(t, guests.guest('b'), guests.programs, conformanceFile, {
       least: 150,
       timeoutMs: 2 * minuteMs,
-      env: remoteEnv,
+      env: guests.env,
     }),
   );
 });
