@@ -7,6 +7,9 @@
 //   reset HOST PORT                          when told to, connects and resets at once; prints "done SPORT"
 //   impostor HOST PORT                       listens there as soon as it can; prints "got" for each client
 //   freeze THREAD                            stops a thread until its standard input ends
+//   storm OWN HOST PORT LANE SECONDS SEED    binds, listens, connects and resets at random, from its own address OWN to
+//                                            the server, to ports of lanes (from LANE on) and to nobody; prints how
+//                                            often it did each
 //
 // Told to: a line on standard input.
 #include <arpa/inet.h>
@@ -21,6 +24,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { TEXT_BYTES = 80, ANSWER_BYTES = 100, TIMEOUT_S = 20 };
@@ -198,6 +202,61 @@ static void freeze(pid_t thread) {
   wait_until_told();
 }
 
+enum { STORM_KINDS = 8, LANE_PORTS = 4 };
+
+static void aim(struct sockaddr_storage *address, int port) {
+  if (address->ss_family == AF_INET)
+    ((struct sockaddr_in *)address)->sin_port = htons((uint16_t)port);
+  else
+    ((struct sockaddr_in6 *)address)->sin6_port = htons((uint16_t)port);
+}
+
+// One step of a storm: a socket that does one of these things, and is closed in one of two ways.
+static void storm_step(int kind, const char *own, const struct sockaddr_storage *server, socklen_t size, int lane) {
+  const int client = socket(server->ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0), on = 1;
+  if (client < 0) return;
+  const struct linger reset = {.l_onoff = rand() % 2};
+  struct sockaddr_storage local = address_of(kind == 5 ? "127.0.0.1" : own, "0", &size), to = *server;
+  setsockopt(client, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (rand() % 2) setsockopt(client, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+  setsockopt(client, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  // Ports that others are given by the kernel, and those next to each other.
+  if (kind != 0) aim(&local, 32768 + rand() % (rand() % 2 ? 28000 : 64));
+  if (kind == 2) aim(&local, lane + rand() % LANE_PORTS);
+  if (kind == 4) aim(&to, 1 + rand() % 65535);
+  if (kind != 0 && bind(client, (const void *)&local, size)) kind = -1;
+  if (kind == 1 || kind == 2) {
+    if (listen(client, 8) == 0) usleep(rand() % 2000);
+  } else if (kind >= 0) {
+    char bytes[64] = "storm";
+    if (kind == 3) {
+      to = address_of(own, "0", &size);
+      aim(&to, lane + rand() % LANE_PORTS);
+    }
+    if (connect(client, (const void *)&to, size) && errno == EINPROGRESS) usleep(rand() % 500);
+    if (rand() % 2 && send(client, bytes, sizeof(bytes), MSG_NOSIGNAL) > 0) usleep(rand() % 500);
+  }
+  close(client);
+}
+
+static void storm(char **words) {
+  socklen_t size;
+  const struct sockaddr_storage server = address_of(words[1], words[2], &size);
+  const time_t end = time(NULL) + atoi(words[4]);
+  int done[STORM_KINDS] = {};
+  srand((unsigned)atoi(words[5]));
+  say("storming");
+  while (time(NULL) < end) {
+    const int kind = rand() % STORM_KINDS;
+    storm_step(kind, words[0], &server, size, atoi(words[3]));
+    done[kind]++;
+  }
+  printf("done");
+  for (int i = 0; i < STORM_KINDS; i++)
+    printf(" %d", done[i]);
+  say("");
+}
+
 int main(int count, char **words) {
   signal(SIGPIPE, SIG_IGN);
   const char *what = count > 1 ? words[1] : "";
@@ -206,6 +265,7 @@ int main(int count, char **words) {
   if (!strcmp(what, "late") && count == 3) late(words[2]);
   if (!strcmp(what, "reset") && count == 4) reset_once(words[2], words[3]);
   if (!strcmp(what, "impostor") && count == 4) impostor(words[2], words[3]);
+  if (!strcmp(what, "storm") && count == 8) storm(words + 2);
   if (!strcmp(what, "freeze") && count == 3) freeze(atoi(words[2]));
   return 0;
 }
