@@ -3,7 +3,9 @@
 #include "addon.h"
 
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -92,6 +94,13 @@ static napi_value pidfd_open_(napi_env env, napi_callback_info info) {
   return mr_own_result(env, (int)syscall(SYS_pidfd_open, pid, 0));
 }
 
+// A descriptor of the user namespace that owns a namespace.
+static napi_value owner_namespace(napi_env env, napi_callback_info info) {
+  int32_t fd;
+  if (!mr_int_args(env, info, 1, &fd)) return NULL;
+  return mr_own_result(env, ioctl(fd, NS_GET_USERNS));
+}
+
 static napi_value pidfd_signal(napi_env env, napi_callback_info info) {
   int32_t arg[2]; // descriptor, signal
   if (!mr_int_args(env, info, 2, arg)) return NULL;
@@ -112,6 +121,7 @@ MR_EXPORTS(fd) {
       MR_FUNCTION("timerfdSet", timerfd_set),
       MR_FUNCTION("pidfdOpen", pidfd_open_),
       MR_FUNCTION("pidfdSignal", pidfd_signal),
+      MR_FUNCTION("ownerNamespace", owner_namespace),
   };
   return MR_DEFINE(env, exports, functions);
 }

@@ -49,7 +49,7 @@ export class ClientAcceptor implements Disposable {
       using namespace = Fd.duplicateOf(fd);
       this.#serve(inNetns(namespace, () => this.#listenAt(hosts.map((host) => ip(host, 0)))));
     } catch (error) {
-      if (!(error instanceof MillraceError)) throw error;
+      if (!(error instanceof MillraceError) && !(error instanceof SystemError)) throw error;
       this.#options.events.error(`serve a network namespace: ${error.message}; its programs use plain TCP`);
     }
   }

@@ -39,6 +39,7 @@ interface FdCalls {
   eventRead(fd: number): number;
   timerfdCreate(): number;
   timerfdSet(fd: number, firstNs: number, intervalNs: number): number;
+  ownerNamespace(fd: number): number;
   pidfdOpen(pid: number): number;
   pidfdSignal(fd: number, signal: number): number;
   epollCreate(): number;

@@ -1,9 +1,18 @@
 // Work in another network namespace: sockets that are made there stay there.
 
-import { constants } from 'node:fs';
+import { constants, fstatSync, statSync } from 'node:fs';
 import { addon } from './addon.ts';
 import { Fd } from './fd.ts';
 import { check } from './result.ts';
+
+/**
+ * Whether a namespace was made by somebody with the rights of this process's user namespace. Any
+ * user can make one that is owned by a user namespace of its own, and give it any addresses.
+ */
+export function isOwnedHere(namespace: Fd): boolean {
+  using owner = new Fd(check(addon.ownerNamespace(namespace.fd), 'ioctl', 'the owner of a namespace'));
+  return fstatSync(owner.fd).ino === statSync('/proc/self/ns/user').ino;
+}
 
 /**
  * Runs `work` with the calling thread in the network namespace that the descriptor stands for. It

@@ -1,10 +1,13 @@
 // The network namespaces of programs that are steered, besides the daemon's own: found by their
 // first connect, which is plain TCP, and served for as long as a process is in them.
+//
+// Only namespaces that were made with the rights of the daemon's own user namespace are served, as
+// those of containers are: in one that any user can make, the user may take anybody's address.
 
 import { constants, fstatSync, readdirSync, readlinkSync } from 'node:fs';
 import { SystemError } from '../errors.ts';
 import type { ToLane } from '../lane/index.ts';
-import { Fd, FdWatch, inNetns, PidFd, Socket } from '../native/index.ts';
+import { Fd, FdWatch, inNetns, isOwnedHere, PidFd, Socket } from '../native/index.ts';
 import { type Connection, ownAddresses, verdictName } from '../steering/index.ts';
 
 /** Each costs every lane a listener for each address family. */
@@ -30,6 +33,7 @@ interface Namespace {
 export class Namespaces implements Disposable {
   readonly #lanes: NamespaceLanes;
   readonly #onAddresses: () => Promise<void>;
+  readonly #own = ownCookie();
   readonly #served = new Map<number, Namespace>();
   readonly #timer: NodeJS.Timeout;
   /** Of namespaces that could not be served: another connect from there asks again after a scan. */
@@ -39,7 +43,7 @@ export class Namespaces implements Disposable {
   constructor(lanes: NamespaceLanes, onAddresses: () => Promise<void>) {
     this.#lanes = lanes;
     this.#onAddresses = onAddresses;
-    this.#refused.add(ownCookie());
+    this.#refused.add(this.#own);
     this.#timer = setInterval(() => this.#scan(), SCAN_MS);
   }
 
@@ -65,9 +69,10 @@ export class Namespaces implements Disposable {
     using undo = new DisposableStack();
     try {
       const fd = undo.use(Fd.open(`/proc/${pid}/ns/net`, constants.O_RDONLY));
+      if (!isOwnedHere(fd)) return false;
       const { cookie, addresses } = inNetns(fd, () => ({ cookie: ownCookie(), addresses: ownAddresses() }));
       // The process may be another one by now, or have moved.
-      if (cookie !== netns || addresses.length === 0) return false;
+      if (cookie !== netns || addresses.length === 0 || this.#isTaken(addresses)) return false;
       const namespace: Namespace = { netns, fd, addresses, pid, watch: undo.use(this.#watch(netns, pid)) };
       this.#served.set(netns, namespace);
       undo.move();
@@ -78,6 +83,12 @@ export class Namespaces implements Disposable {
       // The process has ended, or is not ours to look at.
       return false;
     }
+  }
+
+  /** Two that share an address cannot both be told from each other by their peers. */
+  #isTaken(addresses: readonly string[]): boolean {
+    const taken = new Set([...ownAddresses(), ...this.addresses]);
+    return addresses.some((address) => taken.has(address));
   }
 
   /** Lanes listen at the first address of each family, once peers know whose it is. */
@@ -125,7 +136,7 @@ export class Namespaces implements Disposable {
 
   #scan(): void {
     this.#refused.clear();
-    this.#refused.add(ownCookie());
+    this.#refused.add(this.#own);
     for (const namespace of this.#served.values()) {
       const addresses = inNetns(namespace.fd, ownAddresses);
       if (String(addresses) === String(namespace.addresses)) continue;

@@ -75,6 +75,18 @@ describe('the identity of carried connections', { concurrency: false }, () => {
     assert.equal(carried, 5 * count);
   });
 
+  test('a namespace that an unprivileged user made is not served, whatever its address', async () => {
+    const connect = `ip link set lo up && ip addr add 10.92.0.7/32 dev lo && ip route add default dev lo &&
+      for i in 1 2 3; do timeout 0.5 "$0" check ${world.b.ipv4} ${port} 1; done; echo over`;
+    const before = world.running('a').verdict('notServed');
+    const carried = await carriedBy(async () => {
+      await using attacker = program.start(world.a, [], [...nobody, 'unshare', '-Urn', 'sh', '-c', connect]);
+      await attacker.line(/^over$/);
+    });
+    assert.equal(world.running('a').verdict('notServed') - before, 3);
+    assert.equal(carried, 0);
+  });
+
   test('connects from every port beside the daemon’s are shown under their own address', async () => {
     const mine = program.check(world.b, [world.b.ipv4, port, 5 * count], nobody);
     const theirs = program.check(world.a, [world.b.ipv4, port, 5 * count]);
