@@ -68,7 +68,7 @@ function tiers(): Tier[] {
       env: memoryEnvironment(),
     },
     { name: 'sanitizer', files: filesOf(...sanitized), slots: 2, env: sanitizerEnvironment() },
-    { name: 'kernel', files: filesOf('test/kernel/**/*.test.ts'), slots: 2, env: memoryEnvironment() },
+    { name: 'kernel', files: filesOf('test/kernel/**/*.test.ts'), slots: 3, env: memoryEnvironment() },
     { name: 'vm', files: filesOf('test/vm/**/*.test.ts'), slots: 2 },
     { name: 'e2e', files: filesOf('test/e2e/**/*.test.ts'), slots: 2, env: memoryEnvironment() },
   ];

@@ -11,6 +11,12 @@ import { instanceOf } from './pinned-instance.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 import { World } from './world.ts';
 
+/**
+ * Daemons get the processor before the programs of all tests that run at once: one that gets none
+ * for a fraction of a second leaves new connections to plain TCP.
+ */
+const beforeOthers = ['nice', '-n', '-10'];
+
 export type Wire = 'shm' | 'roce' | 'tcp';
 export type Name = 'a' | 'b';
 
@@ -82,7 +88,8 @@ export class ProxyWorld extends World implements CarryingWorld {
 
   /** Also in place of one that is gone. */
   async start(name: Name, more: Settings = {}): Promise<DaemonProcess> {
-    const daemon = await DaemonProcess.start(this[name], this.folder.path, { ...this.settingsOf(name), ...more });
+    const settings = { ...this.settingsOf(name), ...more };
+    const daemon = await DaemonProcess.start(this[name], this.folder.path, settings, process.env, beforeOthers);
     this.#daemons[name] = daemon;
     return daemon;
   }
@@ -95,6 +102,10 @@ export class ProxyWorld extends World implements CarryingWorld {
   /** Connects of host a's programs that went to its daemon. */
   carried(): number {
     return this.running('a').verdict('carried');
+  }
+
+  starved(): number {
+    return this.running('a').verdict('daemonDown');
   }
 
   protected override isAnnounced(endpoint: string): boolean {

@@ -7,6 +7,8 @@ import { temporaryRunDir } from './lab-runs.ts';
 import { RunningProgram } from './running-program.ts';
 
 const FIRST_MARKER_PORT = 5901;
+const markerScript = `require('node:readline').createInterface({ input: process.stdin }).on('line', (port) =>
+  require('node:net').createServer().listen(port, () => console.log(port)))`;
 
 export class World implements AsyncDisposable {
   readonly a: Host;
@@ -14,6 +16,8 @@ export class World implements AsyncDisposable {
   readonly lab: Lab;
   readonly #runDir: ReturnType<typeof temporaryRunDir>;
   #markerPort = FIRST_MARKER_PORT;
+  /** Listens on each port that is written to it. */
+  #markers: RunningProgram | undefined;
 
   static async create(): Promise<World> {
     const runDir = temporaryRunDir();
@@ -58,9 +62,9 @@ export class World implements AsyncDisposable {
    */
   async listeningAgain(port: number): Promise<void> {
     const marker = this.#markerPort++;
-    const script = `require('node:net').createServer().listen(${marker}, () => console.log('ready'))`;
-    await using later = RunningProgram.start(this.b, process.execPath, ['-e', script]);
-    await later.line(/ready/);
+    this.#markers ??= RunningProgram.start(this.b, process.execPath, ['-e', markerScript], { isWritable: true });
+    this.#markers.write(String(marker));
+    await this.#markers.line(new RegExp(`^${marker}$`));
     await this.listening(marker);
     await this.listening(port);
   }

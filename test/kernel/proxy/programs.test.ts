@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { unlessStarved } from '../../../workbench/worlds/carrying-world.ts';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { ProxyWorld, type Wire } from '../../../workbench/worlds/proxy-world.ts';
 import { World } from '../../../workbench/worlds/world.ts';
@@ -27,6 +28,25 @@ async function expectationOf({ name, run }: Program): Promise<unknown> {
   return expectations.get(name);
 }
 
+/** Returns what was carried, in words. */
+async function runCarried(world: ProxyWorld, { run, connections }: Program, expected: unknown): Promise<string> {
+  const { a, b } = world.daemons;
+  const before = { a: await a.status(), b: await b.status() };
+  assert.deepEqual(await run(world), expected);
+  const after = { a: await a.status(), b: await b.status() };
+  const carried = (after.a.verdicts.carried ?? 0) - (before.a.verdicts.carried ?? 0);
+  const opened = after.b.counters.opened - before.b.counters.opened;
+  assert.ok(carried >= connections, `only ${carried} connections were carried`);
+  assert.equal(opened, carried, 'the other daemon called the servers as often');
+  assert.equal(after.a.counters.refused, before.a.counters.refused);
+  for (const { peers } of [after.a, after.b]) {
+    for (const { links } of peers) for (const link of links) assert.equal(link.wire, world.wire);
+  }
+  const sent = after.a.counters.bytesOut - before.a.counters.bytesOut;
+  const got = after.a.counters.bytesIn - before.a.counters.bytesIn;
+  return `${carried} connections carried, ${sent} bytes out, ${got} in`;
+}
+
 /**
  * Runs the programs over a wire, and asks the daemons whether it was them who carried, and on which
  * wire.
@@ -39,25 +59,13 @@ function compareAll(wire: Wire, chosen: readonly Program[]): void {
   after(() => world?.close());
 
   for (const program of chosen) {
-    const { name, run, connections } = program;
-    test(`${name} over ${wire}`, async (t) => {
+    test(`${program.name} over ${wire}`, async (t) => {
       assert.ok(world !== undefined);
-      const { a, b } = world.daemons;
       const expected = await expectationOf(program);
-      const before = { a: await a.status(), b: await b.status() };
-      assert.deepEqual(await run(world), expected);
-      const after = { a: await a.status(), b: await b.status() };
-      const carried = (after.a.verdicts.carried ?? 0) - (before.a.verdicts.carried ?? 0);
-      const opened = after.b.counters.opened - before.b.counters.opened;
-      assert.ok(carried >= connections, `only ${carried} connections were carried`);
-      assert.equal(opened, carried, 'the other daemon called the servers as often');
-      assert.equal(after.a.counters.refused, before.a.counters.refused);
-      for (const { peers } of [after.a, after.b]) {
-        for (const { links } of peers) for (const link of links) assert.equal(link.wire, wire);
-      }
-      const sent = after.a.counters.bytesOut - before.a.counters.bytesOut;
-      const got = after.a.counters.bytesIn - before.a.counters.bytesIn;
-      t.diagnostic(`${carried} connections carried, ${sent} bytes out, ${got} in`);
+      const carrying = world;
+      await unlessStarved(carrying, async () => {
+        t.diagnostic(await runCarried(carrying, program, expected));
+      });
     });
   }
 

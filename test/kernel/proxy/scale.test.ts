@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { unlessStarved } from '../../../workbench/worlds/carrying-world.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
@@ -36,32 +37,39 @@ describe('two lanes', { concurrency: false }, () => {
     (await world.daemons[name].status()).lanes.map(({ connections }) => connections);
   const sum = (counts: readonly number[]): number => counts.reduce((all, one) => all + one, 0);
 
-  test(`${spreadCount} connections are spread over both, on both sides, and are gone when they end`, async (t) => {
-    const words = [holder, world.b.ipv4, String(listenPort), String(spreadCount), 'once'];
-    await using held = RunningProgram.start(world.a, process.execPath, words);
-    await held.line(/^held$/);
-    const lanes = { a: await lanesOf('a'), b: await lanesOf('b') };
-    t.diagnostic(JSON.stringify(lanes));
-    for (const counts of Object.values(lanes)) {
-      assert.equal(counts.length, 2);
-      assert.equal(sum(counts), spreadCount);
-      assert.ok(Math.min(...counts) >= leastOnLane, counts.join(' and '));
-    }
-    const listed = await world.daemons.a.connections();
-    assert.deepEqual(new Set(listed.map(({ lane }) => lane)), new Set([0, 1]));
-    assert.ok(listed.every(({ mode, wire, peer }) => mode === 'carried' && wire === 'shm' && peer === 'b'));
-    await held.close();
-    await eventually('none is left', async () => sum(await lanesOf('a')) + sum(await lanesOf('b')) === 0);
-  });
+  const noneIsLeft = (): Promise<void> =>
+    eventually('none is left', async () => sum(await lanesOf('a')) + sum(await lanesOf('b')) === 0);
+
+  test(`${spreadCount} connections are spread over both, on both sides, and are gone when they end`, (t) =>
+    unlessStarved(world, async () => {
+      await noneIsLeft();
+      const words = [holder, world.b.ipv4, String(listenPort), String(spreadCount), 'once'];
+      await using held = RunningProgram.start(world.a, process.execPath, words);
+      await held.line(/^held$/);
+      const lanes = { a: await lanesOf('a'), b: await lanesOf('b') };
+      t.diagnostic(JSON.stringify(lanes));
+      for (const counts of Object.values(lanes)) {
+        assert.equal(counts.length, 2);
+        assert.equal(sum(counts), spreadCount);
+        assert.ok(Math.min(...counts) >= leastOnLane, counts.join(' and '));
+      }
+      const listed = await world.daemons.a.connections();
+      assert.deepEqual(new Set(listed.map(({ lane }) => lane)), new Set([0, 1]));
+      assert.ok(listed.every(({ mode, wire, peer }) => mode === 'carried' && wire === 'shm' && peer === 'b'));
+      await held.close();
+      await noneIsLeft();
+    }));
 
   test(`${openCount} connections at once work, and leave nothing behind`, async (t) => {
-    const before = (await world.daemons.b.status()).counters.opened;
-    const { client, remarks } = await program.observe('open', world.a, server, world.b.ipv6);
-    t.diagnostic(`${client}; ${remarks}`);
-    assert.match(client, new RegExp(`^${openCount} of ${openCount}`));
-    const { counters } = await world.daemons.b.status();
-    assert.equal(counters.opened - before, openCount);
-    await eventually('none is left', async () => sum(await lanesOf('a')) + sum(await lanesOf('b')) === 0);
+    await unlessStarved(world, async () => {
+      const before = (await world.daemons.b.status()).counters.opened;
+      const { client, remarks } = await program.observe('open', world.a, server, world.b.ipv6);
+      t.diagnostic(`${client}; ${remarks}`);
+      assert.match(client, new RegExp(`^${openCount} of ${openCount}`));
+      const { counters } = await world.daemons.b.status();
+      assert.equal(counters.opened - before, openCount);
+      await noneIsLeft();
+    });
     await world.stop();
   });
 });

@@ -2,7 +2,7 @@
 // line by line.
 
 import assert from 'node:assert/strict';
-import type { CarryingWorld } from '../../../workbench/worlds/carrying-world.ts';
+import { type CarryingWorld, unlessStarved } from '../../../workbench/worlds/carrying-world.ts';
 import type { Observation } from './behaviours-program.ts';
 import { connectDifferences } from './differences.ts';
 import { comparable, type Family, type Pair } from './pair.ts';
@@ -59,7 +59,11 @@ async function expectation(pair: Pair, name: string, family: Family): Promise<Ob
   return expected;
 }
 
-export async function compare(pair: Pair<CarryingWorld>, name: string, family: Family): Promise<Observation> {
+export function compare(pair: Pair<CarryingWorld>, name: string, family: Family): Promise<Observation> {
+  return unlessStarved(pair.carrying.world, () => compareOnce(pair, name, family));
+}
+
+async function compareOnce(pair: Pair<CarryingWorld>, name: string, family: Family): Promise<Observation> {
   // One after the other: what takes long must not be held up by the other.
   const expected = await expectation(pair, name, family);
   const observed = await pair.observe(name, pair.carrying, family);
@@ -75,11 +79,13 @@ export function connectionsOf(name: string): number {
 }
 
 /** The same, while nothing else connects, which shows that its connections were carried. */
-export async function compareCarried(pair: Pair<CarryingWorld>, name: string, family: Family): Promise<Observation> {
+export function compareCarried(pair: Pair<CarryingWorld>, name: string, family: Family): Promise<Observation> {
   const { world } = pair.carrying;
-  const before = world.carried();
-  const observed = await compare(pair, name, family);
-  const carried = world.carried() - before;
-  if (!racing.has(name)) assert.equal(carried, connectionsOf(name), 'connections that were carried');
-  return observed;
+  return unlessStarved(world, async () => {
+    const before = world.carried();
+    const observed = await compareOnce(pair, name, family);
+    const carried = world.carried() - before;
+    if (!racing.has(name)) assert.equal(carried, connectionsOf(name), 'connections that were carried');
+    return observed;
+  });
 }
