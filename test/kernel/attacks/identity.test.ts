@@ -1,3 +1,6 @@
+// Runs alone: it counts what is carried while lanes are silent for half a second, and a busy
+// machine would make them silent.
+//
 // Who is talking: whoever talks to whom by plain TCP, under which address, does so carried, and
 // nobody else, whatever an unprivileged user does meanwhile.
 
