@@ -25,6 +25,10 @@ describe('between keys of a config', () => {
         'insecure: true\npeers: [{ name: b, address: x }, { name: b, address: y }]',
         /peers\[1\]\.name: 'b' comes twice/,
       ],
+      [
+        'insecure: true\npeers: [{ name: web-1, address: x }]\naccept: [accept from w*, "deny from web-2,a"]',
+        /:3:26: accept\[1\]: no peer is called 'web-2' \(did you mean web-1\?\); correct it, or add it to peers/,
+      ],
       ['peers: [{ name: b, address: x }]', /peers: peers need tls .*millrace peer cert.* or insecure: true/],
       ['etcd: {}', /etcd: peers need tls/],
       ['insecure: true\ntls: { ca: a, cert: b, key: c }', /insecure: contradicts tls/],
@@ -71,6 +75,9 @@ describe('between keys of a config', () => {
       'api: { http: false }',
       'api: { http: "0.0.0.0:80", allowRemote: true }',
       'tls: { ca: a, cert: b, key: c }\npeers: [{ name: zz, address: x }]',
+      'insecure: true\netcd: {}\naccept: [accept from whoever]',
+      'node: a\ninsecure: true\npeers: [{ name: b, address: x }]\naccept: ["accept from a,b,c*"]',
+      'accept: []',
       'insecure: true\netcd: { username: u, password: p, ca: c, endpoints: ["https://e:2379"] }',
     ]) {
       assert.equal(refused(text), '', text);

@@ -3,8 +3,8 @@
 
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
-import { MAX_RULES, parseRules } from '../steering/index.ts';
-import { formatHostPort, formatSize, isLoopback, isNodeName } from '../text/index.ts';
+import { MAX_RULES, parseAcceptLines, parseRules } from '../steering/index.ts';
+import { didYouMean, formatHostPort, formatSize, isLoopback, isNodeName } from '../text/index.ts';
 import type { Problem } from './config-error.ts';
 import { MAX_LANES, type ParsedConfig } from './schema.ts';
 
@@ -21,6 +21,7 @@ export const crossChecks: readonly CrossCheck[] = [
   { reads: ['listen', 'lanes'], check: checkListen },
   { reads: ['rules'], check: checkRules },
   { reads: ['node', 'peers'], check: checkPeers },
+  { reads: ['node', 'peers', 'etcd', 'accept'], check: checkAccept },
   { reads: ['tls', 'insecure', 'peers', 'etcd'], check: checkTrust },
   { reads: ['etcd'], check: checkEtcd },
   { reads: ['devices'], check: checkDevices },
@@ -73,6 +74,21 @@ function checkPeers({ node = hostname(), peers }: ParsedConfig): readonly Proble
     if (seen.has(name)) return [{ path, message: `'${name}' comes twice; give each peer a name of its own` }];
     seen.add(name);
     return [];
+  });
+}
+
+/**
+ * A mistyped name would open what it was to close. With etcd, who the peers are is not known here.
+ */
+function checkAccept({ node = hostname(), peers, etcd, accept = [] }: ParsedConfig): readonly Problem[] {
+  if (etcd !== undefined) return [];
+  const names = peers.map(({ name }) => name);
+  return accept.flatMap((line, index): readonly Problem[] => {
+    const from = parseAcceptLines(line).flatMap((one) => one.from ?? []);
+    const wrong = from.find((name) => !name.includes('*') && name !== node && !names.includes(name));
+    if (wrong === undefined) return [];
+    const message = `no peer is called '${wrong}'${didYouMean(wrong, names)}; correct it, or add it to peers`;
+    return [{ path: ['accept', index], message }];
   });
 }
 

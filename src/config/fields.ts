@@ -2,7 +2,7 @@
 
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import { parseRules } from '../steering/index.ts';
+import { parseAcceptLines, parseRules } from '../steering/index.ts';
 import {
   didYouMean,
   formatSize,
@@ -105,15 +105,21 @@ function placed(error: string, defaultPort?: number) {
  * One rule as `millrace steer` takes it. It stays text: it is parsed again where cgroups are looked
  * up.
  */
-export const rule = () =>
-  z.string({ error: "a rule, as 'connect to 10.0.0.0/8'" }).superRefine((line, context) => {
+export const rule = () => line('rule', 'connect to 10.0.0.0/8', parseRules);
+
+/** Which peers may reach which listeners. It stays text, as rules do. */
+export const acceptLine = () => line('accept line', 'accept from web-* to any:6379', parseAcceptLines);
+
+function line(kind: string, example: string, parse: (text: string) => readonly object[]) {
+  const error = `one ${kind} per item, as '${example}'`;
+  return z.string({ error }).superRefine((text, context) => {
     try {
-      if (parseRules(line).length === 1) return;
-      context.addIssue({ code: 'custom', message: "one rule per item, as 'connect to 10.0.0.0/8'" });
-    } catch (error) {
-      context.addIssue({ code: 'custom', message: (error as Error).message, params: { isWhole: true } });
+      if (parse(text).length !== 1) context.addIssue({ code: 'custom', message: error });
+    } catch (problem) {
+      context.addIssue({ code: 'custom', message: (problem as Error).message, params: { isWhole: true } });
     }
   });
+}
 
 /**
  * Names that start with `soft` are soft devices; others, such as mlx5_0, are libibverbs devices.

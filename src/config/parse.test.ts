@@ -92,7 +92,7 @@ colour: red
       'c.yaml:7:12: channel.dataQps: 17 does not fit; give a whole number from 1 to 16',
       'c.yaml:9:16: channel.recordBytes: 1MiB is more than an eighth of ringBytes, which is 128KiB; give less, or more ringBytes',
       "c.yaml:11:25: peers[0].address: '10.0.0.300' does not fit; give a host with or without a port, as 10.0.0.2, b.example:4790 or [fd00::2]:4790",
-      'c.yaml:12:1: colour: there is no such key (there is node, instance, cgroup, listen, rules, peers, etcd, tls, …); correct it or leave it out',
+      'c.yaml:12:1: colour: there is no such key (there is node, instance, cgroup, listen, rules, peers, accept, etcd, …); correct it or leave it out',
     ]);
   });
 
@@ -106,6 +106,12 @@ colour: red
       ['rules: connect', /rules: 'connect' does not fit; give a list/],
       ['rules: [""]', /rules\[0\]: '' does not fit; give one rule per item/],
       ['rules: ["connect to 10.0.0.0/40"]', /rules\[0\]: .*10\.0\.0\.0\/40/],
+      ['accept: all', /accept: 'all' does not fit; give a list/],
+      ['accept: [""]', /accept\[0\]: '' does not fit; give one accept line per item, as 'accept from/],
+      [
+        'accept: [deny from b, deni]',
+        /accept\[1\]: accept line 'deni': 'deni' is none of accept, deny \(did you mean deny\?\)/,
+      ],
       ['peers: [b]', /peers\[0\]: 'b' does not fit; give a mapping of name and address/],
       ['peers: [{ name: b }]', /peers\[0\]\.address: is missing; give a host/],
       ['tls: { ca: x }', /tls\.cert: is missing; give the file with the certificate/],

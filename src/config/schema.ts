@@ -173,6 +173,12 @@ export const configSchema = z.strictObject(
     listen: listen.prefault({}),
     rules: z.array(field.rule(), list).default([]).describe('what is carried, and how; the first that matches decides'),
     peers: z.array(peer, list).default([]).describe('the other nodes'),
+    accept: z
+      .array(field.acceptLine(), list)
+      .optional()
+      .describe(
+        'which peers may reach which listeners of this host; the first that matches decides, and what none is about is not accepted; default: all',
+      ),
     etcd: etcd.optional().describe('finds the other nodes by etcd; not used unless it is given'),
     tls: tls.optional().describe('mutual TLS between peers; files relative to the config file'),
     insecure: field

@@ -3,7 +3,8 @@
 
 import { formatIpEndpoint } from './ip-endpoint.ts';
 import { actions, type Connection, type Rule, type RuleSet, ruleFlags, verdicts } from './layouts.ts';
-import { formatRule, type PortRange, type SteerRule } from './rules.ts';
+import type { PortRange } from './rule-language.ts';
+import { formatRule, type SteerRule } from './rules.ts';
 import type { Verdict } from './steering.ts';
 
 export interface Check {

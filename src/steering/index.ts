@@ -1,5 +1,6 @@
 // Whose connections are carried, and how they reach the daemon.
 
+export { type AcceptLine, formatAcceptLine, parseAcceptLines } from './accept-line.ts';
 export {
   type Check,
   type Explanation,
@@ -15,6 +16,7 @@ export { addressOf, canonicalHost, endpointOf, formatIpEndpoint, parseIpEndpoint
 export { LANE_BEAT_NS, LaneSteering } from './lane-steering.ts';
 export { type Connection, eventKinds, type IpEndpoint, verdicts } from './layouts.ts';
 export { isHostLocal, ownAddresses } from './listeners.ts';
+export { isInNetwork } from './network.ts';
 export { type MethodName, tryMethods } from './object.ts';
 export { folderOf, listInstances, type PinnedInstance, removeInstance, sweepInstances } from './pins.ts';
 export { formatRule, MAX_RULES, parseRule, parseRules, type SteerRule } from './rules.ts';

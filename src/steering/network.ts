@@ -37,6 +37,10 @@ export function formatNetwork({ address, mask }: Network): string {
   return shown === width ? host : `${host}/${shown}`;
 }
 
+export function isInNetwork(words: readonly number[], { address, mask }: Network): boolean {
+  return address.every((word, index) => (words[index] & mask[index]) >>> 0 === word);
+}
+
 /** The first `bits` of sixteen bytes set, as words in memory. */
 function maskWords(bits: number): readonly number[] {
   const bytes = new Uint8Array(16);

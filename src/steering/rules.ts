@@ -5,16 +5,11 @@ import { statSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { UnsupportedError, UsageError } from '../errors.ts';
 import { findCgroup2Mount } from '../system/index.ts';
-import { didYouMean } from '../text/index.ts';
 import { actions, RULE_SET_BYTES, type Rule, type RuleSet, ruleFlags, writeRuleSet } from './layouts.ts';
-import { everywhere, formatNetwork, type Network, parseNetwork } from './network.ts';
+import { everywhere, type Network } from './network.ts';
+import { formatPlace, type PortRange, parseCommand, parseLine, parsePlace, splitLines } from './rule-language.ts';
 
 type Action = keyof typeof actions;
-
-export interface PortRange {
-  readonly first: number;
-  readonly last: number;
-}
 
 /** What a person writes; whatever is left out matches everything. */
 export interface SteerRule {
@@ -34,93 +29,50 @@ export interface SteerRule {
 
 /** As in bpf/steer.bpf.h. */
 export const MAX_RULES = 64;
-const MAX_COMMAND_BYTES = 15;
 const ALL_PORTS: PortRange = { first: 0, last: 65_535 };
-const words = ['to', 'from', 'cgroup', 'command', 'redirect'] as const;
+
+const actionNames = Object.keys(actions) as Action[];
 
 /** `ACTION [to NET[:PORTS]] [from NET[:PORTS]] [cgroup PATH] [command NAME] [redirect]` */
 export function parseRule(line: string): SteerRule {
-  const [action = '', ...rest] = line.trim().split(/\s+/);
-  if (!Object.hasOwn(actions, action)) {
-    throw wrong(
-      line,
-      `'${action}' is none of ${Object.keys(actions).join(', ')}${didYouMean(action, Object.keys(actions))}`,
-    );
-  }
-  let rule: SteerRule = { action: action as Action };
-  const seen = new Set<string>();
-  for (let at = 0; at < rest.length; at++) {
-    const word = rest[at] ?? '';
-    if (!words.includes(word as (typeof words)[number])) {
-      throw wrong(line, `'${word}' is none of ${words.join(', ')}${didYouMean(word, words)}`);
-    }
-    if (seen.has(word)) throw wrong(line, `'${word}' comes twice`);
-    seen.add(word);
-    if (word === 'redirect') {
-      rule = { ...rule, redirect: true };
-      continue;
-    }
-    const value = rest[++at];
-    if (value === undefined) throw wrong(line, `nothing follows '${word}'`);
-    rule = { ...rule, ...parsePart(line, word, value) };
-  }
-  if (rule.redirect === true && rule.action !== 'connect') throw wrong(line, `'redirect' belongs to connect`);
-  return rule;
-}
-
-function parsePart(line: string, word: string, value: string): Partial<SteerRule> {
-  if (word === 'cgroup') return { cgroup: value };
-  if (word === 'command') {
-    if (Buffer.byteLength(value) > MAX_COMMAND_BYTES) {
-      throw wrong(line, `a command has at most ${MAX_COMMAND_BYTES} bytes, as in /proc/PID/comm`);
-    }
-    return { command: value };
-  }
-  const match = /^(?:\[([^\]]+)\]|([^:[\]]+|[^[\]]*:[^[\]]*:[^[\]]*))(?::([\d,-]+))?$/.exec(value);
-  if (match === null) throw wrong(line, `'${value}' is no network with ports, as 10.0.0.0/8:80,443 or [fd00::/8]:80`);
-  const network = parseNetwork(match[1] ?? match[2] ?? '');
-  const ports = match[3] === undefined ? undefined : parsePorts(line, match[3]);
-  return word === 'to'
-    ? { to: network, ...(ports && { ports }) }
-    : { from: network, ...(ports && { sourcePorts: ports }) };
-}
-
-function parsePorts(line: string, text: string): readonly PortRange[] {
-  return text.split(',').map((part) => {
-    const match = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(part);
-    const first = Number(match?.[1]);
-    const last = Number(match?.[2] ?? match?.[1]);
-    if (match === null || first > last || last > 65_535) {
-      throw wrong(line, `'${part}' is no port or range of ports, as 80 or 8000-8999`);
-    }
-    return { first, last };
+  const { action, parts } = parseLine<Action, Partial<SteerRule>>(line, {
+    kind: 'rule',
+    actions: actionNames,
+    words: {
+      to: (value) => {
+        const { network, ports } = parsePlace(value);
+        return { to: network, ...(ports && { ports }) };
+      },
+      from: (value) => {
+        const { network, ports } = parsePlace(value);
+        return { from: network, ...(ports && { sourcePorts: ports }) };
+      },
+      cgroup: (value) => ({ cgroup: value }),
+      command: (value) => ({ command: parseCommand(value) }),
+      redirect: { redirect: true },
+    },
   });
+  const rule: SteerRule = Object.assign({ action }, ...parts);
+  if (rule.redirect === true && action !== 'connect') {
+    throw new UsageError(`rule '${line.trim()}': 'redirect' belongs to connect`);
+  }
+  return rule;
 }
 
 /** One rule a line; `#` begins a comment. */
 export function parseRules(text: string): readonly SteerRule[] {
-  return text
-    .split('\n')
-    .map((line) => line.replace(/#.*/, '').trim())
-    .filter((line) => line !== '')
-    .map(parseRule);
+  return splitLines(text).map(parseRule);
 }
 
 export function formatRule(rule: SteerRule): string {
   const parts: string[] = [rule.action];
-  if (rule.to !== undefined || rule.ports !== undefined) parts.push('to', place(rule.to, rule.ports));
-  if (rule.from !== undefined || rule.sourcePorts !== undefined) parts.push('from', place(rule.from, rule.sourcePorts));
+  if (rule.to !== undefined || rule.ports !== undefined) parts.push('to', formatPlace(rule.to, rule.ports));
+  if (rule.from !== undefined || rule.sourcePorts !== undefined)
+    parts.push('from', formatPlace(rule.from, rule.sourcePorts));
   if (rule.cgroup !== undefined) parts.push('cgroup', rule.cgroup);
   if (rule.command !== undefined) parts.push('command', rule.command);
   if (rule.redirect === true) parts.push('redirect');
   return parts.join(' ');
-}
-
-function place(network: Network = everywhere, ports: readonly PortRange[] | undefined): string {
-  const text = formatNetwork(network);
-  if (ports === undefined) return text;
-  const ranges = ports.map(({ first, last }) => (first === last ? `${first}` : `${first}-${last}`)).join(',');
-  return text.includes(':') ? `[${text}]:${ranges}` : `${text}:${ranges}`;
 }
 
 /** As the kernel has them: a rule with several ranges of ports becomes several. */
@@ -184,8 +136,4 @@ function findCgroup(path: string): { readonly id: number; readonly level: number
   const whole = cgroupPath(path);
   const below = relative(findCgroup2Mount() ?? '', whole);
   return { id: statSync(whole).ino, level: below === '' ? 0 : below.split('/').length };
-}
-
-function wrong(line: string, reason: string): UsageError {
-  return new UsageError(`rule '${line.trim()}': ${reason}`);
 }
