@@ -4,13 +4,14 @@
 import assert from 'node:assert/strict';
 import { parseConfig } from '../../../src/config/index.ts';
 import type { Guest } from '../../../src/lab/vm/index.ts';
-import type { DaemonStatus } from '../../../src/status/daemon-status.ts';
+import type { DaemonStatus, LinkStatus } from '../../../src/status/daemon-status.ts';
 import type { LinkEvent } from '../../../src/status/events.ts';
 import { GuestPair } from '../guest-pair.ts';
 import { GuestProgram } from '../guest-program.ts';
 import { GuestPrograms } from '../guest-programs.ts';
 
 const files = ['test/vm/guest/proxy-daemon.ts', 'test/vm/guest/proxy-traffic.ts', 'src/lane/worker.ts'];
+const SLOT_BYTES = 256;
 const configPath = '/tmp/proxy.json';
 
 export type Name = 'a' | 'b';
@@ -92,6 +93,32 @@ export class ProxyGuests implements AsyncDisposable {
     return ((await this.daemon(name).told('link', { after, isWanted: isUp })) as LinkEvent).wire;
   }
 
+  /**
+   * Waits until the peer has confirmed something that is sent from now on: fewer bytes are
+   * unconfirmed than were sent since.
+   */
+  async hasWorked(name: Name): Promise<void> {
+    const link = async (): Promise<LinkStatus> => {
+      const found = (await this.status(name)).peers[0]?.links[0];
+      assert.ok(found !== undefined, `there is no link in ${name}`);
+      return found;
+    };
+    const { bytesOut } = await link();
+    for (;;) {
+      const now = await link();
+      if (now.state === 'up' && now.slotsUsed * SLOT_BYTES < now.bytesOut - bytesOut) return;
+    }
+  }
+
+  /** What both daemons told of their links, for the message of a test that fails. */
+  linkHistory(): string {
+    const lines = (name: Name): readonly string[] =>
+      (this.daemon(name).all('link') as LinkEvent[]).map(
+        ({ state, wire, reason }) => `  ${name}: ${state} ${wire}${reason}`,
+      );
+    return `the links so far:\n${names.flatMap(lines).join('\n')}`;
+  }
+
   /** Waits until a daemon has heard from its peer of so many servers. */
   async announced(name: Name, servers: number): Promise<void> {
     for (;;) {
@@ -121,7 +148,7 @@ function settings(name: Name, peer: Name, devices: readonly string[]): object {
     // After the link-local address and the one that programs call; those of IPv6 come last.
     device: { gidIndex: 2 },
     lanes: 1,
-    channel: { windowBytes: '256KiB', deadMs: 20_000, recoverySeconds: 60 },
+    channel: { slotBytes: SLOT_BYTES, windowBytes: '256KiB', deadMs: 20_000, recoverySeconds: 60 },
     // Enough to have a lot under way, and little to wait for at the end.
     socketBufferBytes: '128KiB',
   };

@@ -159,8 +159,10 @@ describe('two guests', { concurrency: false }, () => {
         const daemon = guests.daemon(name);
         const { count } = daemon;
         await daemon.signal('USR2');
-        assert.equal(await guests.wireUp(name, count), kernelWire);
+        assert.equal(await guests.wireUp(name, count), kernelWire, guests.linkHistory());
         await moves(client);
+        // Broken before that, it would have failed twice in a row, and TCP would be tried.
+        await guests.hasWorked('a');
       }
       // What RDMA sends to the other guest goes to nobody from now on; the daemons still reach each
       // other.
