@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Config } from './config.ts';
 
 /** Everything else is fixed when the daemon starts. */
-const reloadableKeys = ['rules', 'peers', 'etcd', 'tls', 'insecure', 'log', 'drainSeconds'] as const;
+const reloadableKeys = ['rules', 'peers', 'accept', 'etcd', 'tls', 'insecure', 'log', 'drainSeconds'] as const;
 
 interface ChangedKeys {
   readonly reloadable: readonly (keyof Config)[];

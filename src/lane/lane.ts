@@ -104,7 +104,7 @@ export class Lane implements Disposable {
         this.#dialer.setClients(message.peer, message.hosts);
         break;
       case 'listeners':
-        this.#dialer.setListeners(message.endpoints);
+        this.#dialer.setListeners(message.lists);
         break;
       case 'serveNetns':
         this.#acceptor.serveNetns(message);

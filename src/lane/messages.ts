@@ -21,6 +21,12 @@ export interface LaneSettings {
   readonly wakeFd: number;
 }
 
+/** IP endpoints in text, for peers that may connect to the same ones. */
+export interface ListenerList {
+  readonly peers: readonly string[];
+  readonly endpoints: readonly string[];
+}
+
 export type ToLane =
   | {
       readonly kind: 'peerUp';
@@ -44,8 +50,8 @@ export type ToLane =
     }
   /** The addresses that clients of a peer may have. */
   | { readonly kind: 'clients'; readonly peer: string; readonly hosts: readonly string[] }
-  /** What peers may connect to on this host. */
-  | { readonly kind: 'listeners'; readonly endpoints: readonly string[] }
+  /** What each peer may connect to on this host; others may connect to nothing. */
+  | { readonly kind: 'listeners'; readonly lists: readonly ListenerList[] }
   /**
    * Clients in another network namespace are accepted, at these addresses of it. `fd` stands for
    * it, and stays open until the lane has heard this.

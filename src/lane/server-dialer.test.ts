@@ -24,7 +24,9 @@ describe('servers are dialed', () => {
       return 0;
     };
     assert.equal(dial('10.0.0.2', 'b'), ECONNREFUSED, 'nothing listens by this host’s account');
-    dialer.setListeners([formatAddress(server)]);
+    dialer.setListeners([{ peers: ['c'], endpoints: [formatAddress(server)] }]);
+    assert.equal(dial('10.0.0.2', 'b'), ECONNREFUSED, 'it was announced to another peer');
+    dialer.setListeners([{ peers: ['b', 'c'], endpoints: [formatAddress(server)] }]);
     assert.equal(dial('10.0.0.2', 'b'), EACCES, 'the peer’s addresses are not known');
     dialer.setClients('b', ['10.0.0.2', 'fd00::2']);
     dialer.setClients('c', ['10.0.0.3']);
@@ -37,6 +39,6 @@ describe('servers are dialed', () => {
     assert.deepEqual(shown, ['10.0.0.2:4711', '[fd00::2]:4711', '10.0.0.3:4711']);
     dialer.setClients('b', []);
     assert.equal(dial('10.0.0.2', 'b'), EACCES);
-    assert.deepEqual([events.counters.opened, events.counters.refused], [3, 8]);
+    assert.deepEqual([events.counters.opened, events.counters.refused], [3, 9]);
   });
 });

@@ -1,5 +1,5 @@
 // Connects to servers of this host for the clients of peers, as far as this host announced those
-// servers and the clients' addresses are their peer's.
+// servers to that peer and the clients' addresses are their peer's.
 
 import { constants } from 'node:os';
 import type { Leg, StreamInfo } from '../channel/index.ts';
@@ -8,6 +8,7 @@ import { isShortage, prepareLeg } from '../loop/index.ts';
 import { type Address, formatAddress, Socket } from '../native/index.ts';
 import type { LaneSteering } from '../steering/index.ts';
 import type { ConnectionEvents } from './connection-events.ts';
+import type { ListenerList } from './messages.ts';
 import { announcedEndpoint } from './routes.ts';
 
 const { EACCES, ECONNREFUSED, EADDRNOTAVAIL } = constants.errno;
@@ -16,8 +17,8 @@ export class ServerDialer {
   readonly #steering: Pick<LaneSteering, 'setTrueClient'>;
   readonly #events: ConnectionEvents;
   readonly #bufferBytes: number;
-  /** Endpoints of servers here that peers may connect to. */
-  #listeners: ReadonlySet<string> = new Set();
+  /** By peer, the endpoints of servers here that it may connect to. */
+  #listeners: ReadonlyMap<string, ReadonlySet<string>> = new Map();
   /** By peer, the addresses that its clients may have. */
   readonly #clients = new Map<string, ReadonlySet<string>>();
 
@@ -27,8 +28,13 @@ export class ServerDialer {
     this.#bufferBytes = bufferBytes;
   }
 
-  setListeners(endpoints: Iterable<string>): void {
-    this.#listeners = new Set(endpoints);
+  setListeners(lists: readonly ListenerList[]): void {
+    this.#listeners = new Map(
+      lists.flatMap(({ peers, endpoints }) => {
+        const shared = new Set(endpoints);
+        return peers.map((peer) => [peer, shared] as const);
+      }),
+    );
   }
 
   setClients(peer: string, hosts: readonly string[]): void {
@@ -39,8 +45,8 @@ export class ServerDialer {
   /** The leg to the server, or the errno with which the client is refused. */
   dial(client: Address, original: Address, peer: string): Leg | number {
     const info: StreamInfo = { client, original, isOpener: false, command: '', pid: 0 };
-    if (original.family === 'unix' || !this.#listeners.has(announcedEndpoint(original))) {
-      this.#events.refused(info, peer, 'no server of this host that was announced');
+    if (original.family === 'unix' || this.#listeners.get(peer)?.has(announcedEndpoint(original)) !== true) {
+      this.#events.refused(info, peer, 'no server of this host that was announced to this peer');
       return ECONNREFUSED;
     }
     if (client.family === 'unix' || this.#clients.get(peer)?.has(client.host) !== true) {

@@ -15,14 +15,21 @@ export interface AcceptedServer {
   readonly command: string;
 }
 
-interface Decision {
+export interface Decision {
   readonly isAccepted: boolean;
   /** For people. */
   readonly reason: string;
 }
 
 interface NumberedLine extends AcceptLine {
+  readonly number: number;
   readonly reason: string;
+}
+
+/** The lines that are about a peer. */
+interface LinesAbout {
+  readonly lines: readonly NumberedLine[];
+  readonly key: string;
 }
 
 const noLines: Decision = { isAccepted: true, reason: 'the config has no accept lines, so all peers are accepted' };
@@ -33,13 +40,13 @@ export class Acceptance {
   /** Whether a decision depends on the commands of servers. */
   readonly needsCommands: boolean;
   readonly #lines: readonly NumberedLine[] | undefined;
-  /** By peer: the lines that are about it. */
-  readonly #known = new Map<string, readonly NumberedLine[]>();
+  readonly #known = new Map<string, LinesAbout>();
 
   /** Undefined: every peer reaches everything. */
   constructor(lines: readonly string[] | undefined) {
     this.#lines = lines?.flatMap(parseAcceptLines).map((line, index) => ({
       ...line,
+      number: index + 1,
       reason: `accept line ${index + 1} (${formatAcceptLine(line)})`,
     }));
     this.needsCommands = this.#lines?.some(({ command }) => command !== undefined) ?? false;
@@ -47,18 +54,24 @@ export class Acceptance {
 
   decide(peer: string, server: AcceptedServer): Decision {
     if (this.#lines === undefined) return noLines;
-    const line = this.#linesAbout(peer).find((one) => isAbout(one, server));
+    const line = this.#linesAbout(peer).lines.find((one) => isAbout(one, server));
     return line === undefined ? noMatch : { isAccepted: line.action === 'accept', reason: line.reason };
   }
 
-  #linesAbout(peer: string): readonly NumberedLine[] {
-    let lines = this.#known.get(peer);
-    if (lines === undefined) {
-      lines = (this.#lines ?? []).filter(({ from }) => from?.some((pattern) => isLike(peer, pattern)) ?? true);
+  /** Peers with the same key are decided alike. */
+  keyOf(peer: string): string {
+    return this.#linesAbout(peer).key;
+  }
+
+  #linesAbout(peer: string): LinesAbout {
+    let about = this.#known.get(peer);
+    if (about === undefined) {
+      const lines = (this.#lines ?? []).filter(({ from }) => from?.some((pattern) => isLike(peer, pattern)) ?? true);
+      about = { lines, key: lines.map(({ number }) => number).join() };
       if (this.#known.size >= MAX_KNOWN) this.#known.clear();
-      this.#known.set(peer, lines);
+      this.#known.set(peer, about);
     }
-    return lines;
+    return about;
   }
 }
 

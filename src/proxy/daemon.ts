@@ -9,19 +9,14 @@ import { type Address, ip } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import type { StatusSource } from '../status/index.ts';
 import { isConnectionHeard, publishConnection, publishDaemon, publishError } from '../status/index.ts';
-import {
-  eventKinds,
-  followListeners,
-  formatIpEndpoint,
-  ownAddresses,
-  parseRules,
-  Steering,
-} from '../steering/index.ts';
+import { eventKinds, followListeners, ownAddresses, parseRules, Steering } from '../steering/index.ts';
 import { readSecurity } from '../tls/index.ts';
+import { Acceptance } from './acceptance.ts';
 import { Announcements } from './announcements.ts';
 import { BigSegments } from './big-segments.ts';
 import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
 import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
+import { HostListeners } from './host-listeners.ts';
 import { Lanes } from './lanes.ts';
 import { Namespaces } from './namespaces.ts';
 import { PeerTable } from './peer-table.ts';
@@ -41,6 +36,7 @@ interface DaemonParts {
   readonly lanes: Lanes;
   readonly peers: PeerTable;
   readonly control: ControlPlane;
+  readonly listeners: HostListeners;
   readonly statics: StaticDirectory;
   readonly etcd: EtcdPeers;
   readonly directory: PeerDirectory;
@@ -62,6 +58,7 @@ export class ProxyDaemon implements AsyncDisposable {
   readonly #options: ProxyDaemonOptions;
   readonly #parts: DaemonParts;
   readonly #undo: AsyncDisposableStack;
+  readonly #scanListeners: () => void;
   #config: Config;
   #closing: Promise<void> | undefined;
 
@@ -75,19 +72,25 @@ export class ProxyDaemon implements AsyncDisposable {
     const etcdSpec = await etcdSpecOf(config);
     const listen = addressesOf(config);
     const parts = await makeParts(config, security, listen, undo);
-    connectParts(parts, undo);
+    const scanListeners = connectParts(parts, undo);
     parts.etcd.use(etcdSpec);
     // Last: a daemon that cannot start must not lower the limit that another daemon of this host
     // has raised.
     if (config.bigSegments) undo.use(raiseSegments());
     parts.steering.serve(config.lanes);
-    const daemon = new ProxyDaemon(options, parts, undo.move());
+    const daemon = new ProxyDaemon(options, parts, scanListeners, undo.move());
     parts.readiness.begin();
     return daemon;
   }
 
-  private constructor(options: ProxyDaemonOptions, parts: DaemonParts, undo: AsyncDisposableStack) {
+  private constructor(
+    options: ProxyDaemonOptions,
+    parts: DaemonParts,
+    scanListeners: () => void,
+    undo: AsyncDisposableStack,
+  ) {
     this.#options = options;
+    this.#scanListeners = scanListeners;
     this.#config = options.config;
     this.#parts = parts;
     this.#undo = undo;
@@ -118,14 +121,19 @@ export class ProxyDaemon implements AsyncDisposable {
   async reload(): Promise<readonly string[]> {
     const read = this.#options.reload;
     if (read === undefined) throw new MillraceError('MILLRACE_ERR_UNSUPPORTED', 'reload: there is no config file');
-    const { steering, statics, control, etcd, reporter } = this.#parts;
+    const { steering, statics, control, listeners, etcd, reporter } = this.#parts;
     const next = await read();
     const { reloadable, needRestart } = changedKeys(this.#config, next);
     const security = await readSecurity(next.tls);
     const etcdSpec = await etcdSpecOf(next);
     const rules = parseRules(next.rules.join('\n'));
+    const acceptance = new Acceptance(next.accept);
     if (reloadable.includes('rules')) steering.setRules(rules);
     if (reloadable.includes('peers')) statics.replace(next.peers);
+    if (reloadable.includes('accept')) {
+      listeners.setAcceptance(acceptance);
+      this.#scanListeners();
+    }
     // Certificates are renewed in place: the config need not have changed.
     const isSecurityNew = control.setSecurity(security);
     const isEtcdNew = etcd.use(etcdSpec);
@@ -151,12 +159,12 @@ export class ProxyDaemon implements AsyncDisposable {
    */
   async drain(signal?: AbortSignal): Promise<void> {
     const { node, instance, drainSeconds } = this.#config;
-    const { readiness, steering, control, lanes } = this.#parts;
+    const { readiness, steering, listeners, lanes } = this.#parts;
     readiness.end();
     publishDaemon({ what: 'draining', node, instance, detail: '' });
     steering.stopServing();
     // Programs on the peers' hosts use plain TCP from now on, too.
-    control.setListeners([]);
+    listeners.withdraw();
     const endMs = performance.now() + drainSeconds * 1000;
     while (performance.now() < endMs && signal?.aborted !== true) {
       const reports = await lanes.reports();
@@ -232,6 +240,7 @@ async function makeParts(
       },
     }),
   );
+  const listeners = undo.use(new HostListeners(new Acceptance(config.accept), { lanes, control }));
   const port = control.addresses[0]?.port ?? config.listen.controlPort;
   const statics = new StaticDirectory(config.peers);
   const etcd = new EtcdPeers({
@@ -242,14 +251,15 @@ async function makeParts(
   const readiness = new Readiness(directory, node, instance);
   const plain = new PlainLog();
   const reporter = new DaemonReporter({ config, steering, lanes, peers, control, plain, readiness });
-  return { steering, lanes, peers, control, statics, etcd, directory, plain, readiness, reporter };
+  return { steering, lanes, peers, control, listeners, statics, etcd, directory, plain, readiness, reporter };
 }
 
-/** From here on the parts hear of each other. */
-function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): void {
-  const { steering, lanes, peers, control, etcd, directory, plain, readiness } = parts;
+/** From here on the parts hear of each other. The answer lets them look for listeners again. */
+function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => void {
+  const { steering, lanes, peers, control, listeners, etcd, directory, plain, readiness } = parts;
   const setPeers = (): void => {
     peers.replace(directory.peers);
+    listeners.setPeers(directory.peers.map(({ name }) => name));
     control.setPeers(directory.peers);
     readiness.check();
   };
@@ -266,12 +276,13 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): void {
   // Peers first: what a client opens is refused until its address is known.
   const namespaces = undo.use(new Namespaces(lanes, tellAddresses));
   const follower = undo.use(
-    followListeners((endpoints, here) => {
-      addresses = here;
-      void tellAddresses();
-      // Lanes first: a peer may open a stream as soon as it is told.
-      lanes.tellAll({ kind: 'listeners', endpoints: endpoints.map(formatIpEndpoint) });
-      control.setListeners(endpoints);
+    followListeners({
+      needsCommands: () => listeners.needsCommands,
+      onListeners: (found, here) => {
+        addresses = here;
+        void tellAddresses();
+        listeners.setListeners(found);
+      },
     }),
   );
   steering.onEvent((event) => {
@@ -288,6 +299,7 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): void {
     steering.stopServing();
     await lanes.close();
   });
+  return () => follower.scan();
 }
 
 function hearLane(message: FromLane, peers: PeerTable): void {

@@ -19,7 +19,11 @@ export const keptCapabilities: readonly Capability[] = [
   },
   { name: 'CAP_IPC_LOCK', reason: 'pins the rings of new links on RDMA devices beyond LimitMEMLOCK' },
   { name: 'CAP_SYS_ADMIN', reason: 'enters the network namespaces of programs in containers, to listen there' },
-  { name: 'CAP_SYS_PTRACE', reason: 'opens those namespaces by /proc/PID/ns/net, whoever runs the programs' },
+  {
+    name: 'CAP_SYS_PTRACE',
+    reason:
+      'opens those namespaces by /proc/PID/ns/net, and finds the commands of listeners for `accept`, whoever runs the programs',
+  },
 ];
 
 /** Used by the start only. */

@@ -1,9 +1,10 @@
 // Follows what listens on this host, at the addresses where other hosts reach it.
 
-import { hostOf } from './ip-endpoint.ts';
+import { formatIpEndpoint, hostOf } from './ip-endpoint.ts';
 import type { Event } from './layouts.ts';
 import { eventKinds, type IpEndpoint } from './layouts.ts';
-import { isHostLocal, OwnListeners, reachableAt, scanListeners } from './listeners.ts';
+import { ListenerCommands } from './listener-commands.ts';
+import { isHostLocal, type ListeningSocket, OwnListeners, reachableAt, scanListeners } from './listeners.ts';
 import { SteadyAddresses } from './steady-addresses.ts';
 
 /**
@@ -17,18 +18,28 @@ const SCAN_MS = 1000;
  */
 const MAX_SHARE = 1 / 1000;
 
+/** Where other hosts reach servers of this host. */
+export interface Listener {
+  readonly endpoint: IpEndpoint;
+  /** Of all processes that have a socket there; '' for a socket of which none is known. */
+  readonly commands: readonly string[];
+}
+
 export interface ListenerFollower extends Disposable {
   /** Pass it every event of the steering. */
   onEvent(event: Event): void;
+  scan(): void;
 }
 
-/**
- * Calls back at once, and then after each scan, with the addresses of this host as well. This
- * process's own listeners are left out.
- */
-export function followListeners(
-  onListeners: (endpoints: readonly IpEndpoint[], addresses: readonly string[]) => void,
-): ListenerFollower {
+interface FollowerOptions {
+  /** Called at once, and then after each scan, with the addresses of this host as well. */
+  readonly onListeners: (listeners: readonly Listener[], addresses: readonly string[]) => void;
+  /** Whether the commands are wanted in the next scan. */
+  readonly needsCommands: () => boolean;
+}
+
+/** This process's own listeners are left out. */
+export function followListeners({ onListeners, needsCommands }: FollowerOptions): ListenerFollower {
   const own = new OwnListeners();
   const addresses = new SteadyAddresses();
   let isScanDue = false;
@@ -38,12 +49,18 @@ export function followListeners(
     isScanDue = false;
     if (isOver) return;
     const startMs = performance.now();
-    const listeners = scanListeners((inode) => own.has(inode));
+    const sockets = scanListeners((inode) => own.has(inode));
     const here = addresses.read();
-    onListeners(listeners.flatMap((listener) => reachableAt(listener, here)).filter(isReachable), here);
+    const isNeeded = needsCommands();
+    if (isNeeded) commands.follow(new Set(sockets.map(({ inode }) => inode)));
+    onListeners(
+      mergeSockets(sockets, here, (inode) => (isNeeded ? commands.of(inode) : [''])),
+      here,
+    );
     clearTimeout(timer);
     timer = setTimeout(scan, Math.max(SCAN_MS, (performance.now() - startMs) / MAX_SHARE));
   };
+  const commands = new ListenerCommands(scan);
   scan();
   return {
     onEvent: ({ kind }) => {
@@ -53,6 +70,7 @@ export function followListeners(
       // of.
       setImmediate(scan);
     },
+    scan,
     [Symbol.dispose]: () => {
       isOver = true;
       clearTimeout(timer);
@@ -60,7 +78,20 @@ export function followListeners(
   };
 }
 
-/** By other hosts. */
-function isReachable({ address }: IpEndpoint): boolean {
-  return !isHostLocal(hostOf(address));
+/** Several sockets may be reached at one endpoint. Which of them gets a connection is not known. */
+function mergeSockets(
+  sockets: readonly ListeningSocket[],
+  addresses: readonly string[],
+  commandsOf: (inode: string) => readonly string[],
+): readonly Listener[] {
+  const listeners = new Map<string, Listener>();
+  for (const socket of sockets) {
+    for (const endpoint of reachableAt(socket, addresses)) {
+      if (isHostLocal(hostOf(endpoint.address))) continue;
+      const key = formatIpEndpoint(endpoint);
+      const before = listeners.get(key)?.commands ?? [];
+      listeners.set(key, { endpoint, commands: [...new Set([...before, ...commandsOf(socket.inode)])] });
+    }
+  }
+  return [...listeners.values()];
 }

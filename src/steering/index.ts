@@ -11,7 +11,7 @@ export {
   verdictWords,
   type Which,
 } from './explain.ts';
-export { followListeners } from './follow-listeners.ts';
+export { followListeners, type Listener } from './follow-listeners.ts';
 export { addressOf, canonicalHost, endpointOf, formatIpEndpoint, parseIpEndpoint } from './ip-endpoint.ts';
 export { LANE_BEAT_NS, LaneSteering } from './lane-steering.ts';
 export { type Connection, eventKinds, type IpEndpoint, verdicts } from './layouts.ts';

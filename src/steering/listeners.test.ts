@@ -17,6 +17,15 @@ test('lines of the kernel’s tables in the state LISTEN are listeners, others a
   assert.deepEqual(parseListeners(''), []);
 });
 
+test('sockets are known by their inodes, and left out by them', () => {
+  const line = (inode: number): string => `   0: 0100007F:18EB 00000000:0000 0A 0:0 0:0 0 0 0 ${inode}\n`;
+  const text = `${header}${line(7)}${line(8)}`;
+  assert.deepEqual(
+    parseListeners(text, (inode) => inode === '7').map(({ inode }) => inode),
+    ['8'],
+  );
+});
+
 test('a listener on every address is reached at each address of the host', () => {
   const own = ['10.0.0.1', 'fd00::1'];
   const at = (words: readonly number[]): string[] =>

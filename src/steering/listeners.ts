@@ -2,16 +2,20 @@
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
-import { addressWords, formatIpEndpoint, hostOf } from './ip-endpoint.ts';
+import { addressWords, hostOf } from './ip-endpoint.ts';
 import type { IpEndpoint } from './layouts.ts';
 
 const LISTEN = '0A';
 const MAX_KNOWN = 4096;
 const anyAddress = new Set(['0.0.0.0', '::']);
 
+export interface ListeningSocket extends IpEndpoint {
+  readonly inode: string;
+}
+
 /** The listeners in /proc/net/tcp or tcp6, without sockets whose inodes are left out. */
-export function parseListeners(text: string, isLeftOut?: (inode: string) => boolean): readonly IpEndpoint[] {
-  const listeners: IpEndpoint[] = [];
+export function parseListeners(text: string, isLeftOut?: (inode: string) => boolean): readonly ListeningSocket[] {
+  const listeners: ListeningSocket[] = [];
   for (const line of text.split('\n').slice(1)) {
     const [, local = '', , state, , , , , , inode = ''] = line.trim().split(/\s+/);
     const [words = '', port = ''] = local.split(':');
@@ -19,17 +23,14 @@ export function parseListeners(text: string, isLeftOut?: (inode: string) => bool
     // The kernel prints the words of the address as it has them in memory.
     const address = (words.match(/.{8}/g) ?? []).map((word) => Number.parseInt(word, 16));
     const whole = address.length === 1 ? [0, 0, 0xffff_0000, address[0] ?? 0] : address;
-    listeners.push({ address: whole, port: Number.parseInt(port, 16) });
+    listeners.push({ address: whole, port: Number.parseInt(port, 16), inode });
   }
   return listeners;
 }
 
-/**
- * All listeners of this network namespace; several sockets at one address and port are one
- * listener.
- */
-export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly IpEndpoint[] {
-  const found = ['/proc/thread-self/net/tcp', '/proc/thread-self/net/tcp6'].flatMap((file) => {
+/** All listeners of this network namespace. Several sockets may have one address and port. */
+export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly ListeningSocket[] {
+  return ['/proc/thread-self/net/tcp', '/proc/thread-self/net/tcp6'].flatMap((file) => {
     try {
       return parseListeners(readFileSync(file, 'utf8'), isLeftOut);
     } catch {
@@ -37,7 +38,6 @@ export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly 
       return [];
     }
   });
-  return [...new Map(found.map((listener) => [formatIpEndpoint(listener), listener])).values()];
 }
 
 /** This process's own listeners: a daemon listens for peers, and its devices do. */

@@ -68,8 +68,8 @@ describe('the control plane', { concurrency: true }, () => {
     const { a, b } = pair;
     assert.deepEqual(a.news, ['b up 2 shm,tcp dialed']);
     assert.deepEqual(b.news.splice(0), ['a up 2 shm,tcp accepted']);
-    a.plane.setListeners(['10.0.0.1:80', '[fd00::1]:80'].map(parseIpEndpoint));
-    a.plane.setListeners(['10.0.0.1:80', '10.0.0.1:81'].map(parseIpEndpoint));
+    a.plane.setListeners(() => ['10.0.0.1:80', '[fd00::1]:80'].map(parseIpEndpoint));
+    a.plane.setListeners(() => ['10.0.0.1:80', '10.0.0.1:81'].map(parseIpEndpoint));
     assert.equal(a.sendLink('b', 3, { qp: 17 }), true);
     await eventually('b heard', () => b.news.length === 5);
     assert.deepEqual(b.news.splice(0), [
@@ -87,6 +87,41 @@ describe('the control plane', { concurrency: true }, () => {
     await eventually('b heard bye', () => b.stateOf('a') === 'down');
     assert.deepEqual(b.news, ['a -10.0.0.1:80', 'a -10.0.0.1:81', 'a down: bye: draining']);
     assert.deepEqual([...a.errors, ...b.errors], []);
+  });
+
+  test('each peer is told its own listeners, the difference when they change, and all when it connects again', async () => {
+    await using pair = await startPair();
+    const { a, b } = pair;
+    await using c = await Party.start({ name: 'c', peers: [peer('a', a.port)] });
+    a.plane.setPeers([peer('b', b.port), peer('c', c.port)]);
+    await Promise.all([a.untilUp('c'), c.untilUp('a')]);
+    for (const party of [b, c]) party.news.splice(0);
+    const lists = new Map([
+      ['b', ['10.0.0.1:80', '10.0.0.1:81']],
+      ['c', ['10.0.0.1:81']],
+    ]);
+    const tell = (): void => a.plane.setListeners((name) => (lists.get(name) ?? []).map(parseIpEndpoint));
+    const both = async (...news: readonly (readonly string[])[]): Promise<void> => {
+      for (const [index, party] of [b, c].entries()) {
+        const expected = [...(news[index] ?? []), 'a link 1 {}'];
+        a.sendLink(index === 0 ? 'b' : 'c', 1, {});
+        await eventually('it heard all', () => party.news.at(-1) === 'a link 1 {}');
+        assert.deepEqual(party.news.splice(0), expected);
+      }
+    };
+    tell();
+    await both(['a +10.0.0.1:80', 'a +10.0.0.1:81'], ['a +10.0.0.1:81']);
+    lists.set('b', ['10.0.0.1:80']).set('c', ['10.0.0.1:80', '10.0.0.1:81']);
+    tell();
+    await both(['a -10.0.0.1:81'], ['a +10.0.0.1:80']);
+    tell();
+    await both([], []);
+    a.plane.setPeers([peer('b', b.port)]);
+    await eventually('c heard bye', () => c.stateOf('a') === 'down');
+    c.news.splice(0);
+    a.plane.setPeers([peer('b', b.port), peer('c', c.port)]);
+    await c.untilUp('a');
+    await both([], ['a up 2 shm,tcp accepted', 'a +10.0.0.1:80', 'a +10.0.0.1:81']);
   });
 
   test('it does not matter who starts first, and one that cannot be dialed says why', async () => {
@@ -109,7 +144,7 @@ describe('the control plane', { concurrency: true }, () => {
   test('a set of listeners larger than a line reaches who connects later, in full', async () => {
     const [portA, portB] = [await freePort(), await freePort()];
     await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
-    a.plane.setListeners(Array.from({ length: 5000 }, (_, index) => parseIpEndpoint(`10.0.0.1:${index + 1}`)));
+    a.plane.setListeners(() => Array.from({ length: 5000 }, (_, index) => parseIpEndpoint(`10.0.0.1:${index + 1}`)));
     await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB });
     await eventually('b heard all', () => b.news.filter((line) => line.startsWith('a +')).length === 5000);
   });
@@ -118,7 +153,7 @@ describe('the control plane', { concurrency: true }, () => {
     const [portA, portB] = [await freePort(), await freePort()];
     const incarnations = [makeNonce(), makeNonce()];
     await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
-    a.plane.setListeners([parseIpEndpoint('10.0.0.1:80')]);
+    a.plane.setListeners(() => [parseIpEndpoint('10.0.0.1:80')]);
     for (const incarnation of incarnations) {
       const hello = { incarnation, lanes: 1, wires: [] };
       await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB, hello });

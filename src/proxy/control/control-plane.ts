@@ -3,26 +3,27 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, ProtocolError } from '../../errors.ts';
-import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
+import type { IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial, revocationOf } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
 import { MAX_ADDRESSES } from './control-protocol.ts';
 import { ControlServer, type Incoming } from './control-server.ts';
-import {
-  type ControlAddress,
-  type ControlPeer,
-  type ControlPlaneOptions,
-  type ControlSecurity,
-  type HeartbeatSpec,
-  MAX_ENDPOINTS_PER_PEER,
-  type PeerHello,
+import type {
+  ControlAddress,
+  ControlPeer,
+  ControlPlaneOptions,
+  ControlSecurity,
+  HeartbeatSpec,
+  PeerHello,
 } from './control-spec.ts';
 import { ErrorThrottle } from './error-throttle.ts';
 import { Handshake } from './handshake.ts';
 import { PeerDialer } from './peer-dialer.ts';
 import { PeerEntry } from './peer-entry.ts';
 import { identifyDialer, localAddressFor } from './peer-identity.ts';
+
+type ListenersFor = (peer: string) => readonly IpEndpoint[];
 
 /** Of two daemons, the one with the smaller name dials. Names are compared as plain strings. */
 export function isDialerOf(own: string, peer: string): boolean {
@@ -38,7 +39,7 @@ export class ControlPlane implements AsyncDisposable {
   /** Dialers of peers that are no longer wanted, until they have hung up. */
   readonly #farewells = new Set<Promise<void>>();
   readonly #server: ControlServer;
-  #listeners = new Map<string, IpEndpoint>();
+  #listenersFor: ListenersFor = () => [];
   #addresses: readonly string[] = [];
   #addressesNumber = 0;
   #security: ControlSecurity;
@@ -110,19 +111,12 @@ export class ControlPlane implements AsyncDisposable {
   }
 
   /**
-   * What listens on this host now, at addresses that other hosts reach. Peers are told the
-   * difference.
+   * What listens on this host now for each peer, by its name, at addresses that other hosts reach.
+   * Peers are told the difference.
    */
-  setListeners(endpoints: readonly IpEndpoint[]): void {
-    const before = this.#listeners;
-    const now = new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatIpEndpoint(one), one]));
-    this.#listeners = now;
-    const gone = Array.from(before).flatMap(([key, endpoint]) => (now.has(key) ? [] : [endpoint]));
-    const come = Array.from(now).flatMap(([key, endpoint]) => (before.has(key) ? [] : [endpoint]));
-    for (const { connection } of this.#entries.values()) {
-      connection?.tell('withdraw', gone);
-      connection?.tell('announce', come);
-    }
+  setListeners(listenersFor: ListenersFor): void {
+    this.#listenersFor = listenersFor;
+    for (const entry of this.#entries.values()) entry.tellListeners(listenersFor(entry.peer.name));
   }
 
   /**
@@ -244,7 +238,10 @@ export class ControlPlane implements AsyncDisposable {
         const problem = revocationOf(connection.certificate, this.#security);
         if (problem !== undefined) connection.refuse(refusedCertificate(problem));
         else if (entry === undefined) connection.refuse(`no peer is called ${hello.name} here`);
-        else entry.attach(connection, hello, { addresses: this.#addresses, listeners: [...this.#listeners.values()] });
+        else {
+          const listeners = this.#listenersFor(hello.name);
+          entry.attach(connection, hello, { addresses: this.#addresses, listeners });
+        }
       },
       onMessage: (connection, message) => entry?.hear(connection, message),
       onEnd: (connection, end) => {

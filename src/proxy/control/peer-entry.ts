@@ -11,6 +11,8 @@ export class PeerEntry {
   readonly #handlers: ControlHandlers;
   /** What the peer announced on this connection. */
   readonly #announced = new Map<string, IpEndpoint>();
+  /** What this host announced to the peer on this connection. */
+  #told: ReadonlyMap<string, IpEndpoint> = new Map();
   /** Those who wait until the peer knows addresses, by the number of these. */
   readonly #waiting = new Map<number, () => void>();
   #connection: ControlConnection | undefined;
@@ -46,7 +48,8 @@ export class PeerEntry {
     this.#connection = connection;
     // First: what is opened by this side's clients is refused before their addresses are known.
     connection.tellAddresses(0, addresses);
-    connection.tell('announce', listeners);
+    this.#told = new Map();
+    this.tellListeners(listeners);
     // Sending may have failed, and then the connection has ended.
     if (this.#connection === connection) this.#handlers.onUp(this.peer.name, connection, hello);
   }
@@ -69,6 +72,19 @@ export class PeerEntry {
     this.#waiting.set(number, resolve);
     this.#connection.tellAddresses(number, addresses);
     return promise;
+  }
+
+  /** What listens here for the peer from now on. */
+  tellListeners(endpoints: readonly IpEndpoint[]): void {
+    if (this.#connection === undefined) return;
+    const before = this.#told;
+    const now = new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatIpEndpoint(one), one]));
+    this.#told = now;
+    const gone = Array.from(before).flatMap(([key, endpoint]) => (now.has(key) ? [] : [endpoint]));
+    const come = Array.from(now).flatMap(([key, endpoint]) => (before.has(key) ? [] : [endpoint]));
+    // Sending may fail, and then the connection has ended.
+    this.#connection.tell('withdraw', gone);
+    this.#connection?.tell('announce', come);
   }
 
   #known(number: number): void {

@@ -1,0 +1,119 @@
+// Who is told of which listeners.
+
+import assert from 'node:assert/strict';
+import { describe, mock, test } from 'node:test';
+import type { ToLane } from '../lane/index.ts';
+import { formatIpEndpoint, type IpEndpoint, type Listener, parseIpEndpoint } from '../steering/index.ts';
+import { Acceptance } from './acceptance.ts';
+import { HostListeners } from './host-listeners.ts';
+
+const listener = (endpoint: string, ...commands: readonly string[]): Listener => ({
+  endpoint: parseIpEndpoint(endpoint),
+  commands: commands.length === 0 ? [''] : commands,
+});
+
+class Told implements Disposable {
+  readonly listeners: HostListeners;
+  /** What was told, in order: `lanes b,c 10.0.0.1:80` or `peers`. */
+  readonly news: string[] = [];
+  #listenersFor: (peer: string) => readonly IpEndpoint[] = () => [];
+
+  constructor(lines?: readonly string[]) {
+    this.listeners = new HostListeners(new Acceptance(lines), {
+      lanes: {
+        tellAll: (message: ToLane) => {
+          if (message.kind !== 'listeners') return;
+          this.news.push(...message.lists.map(({ peers, endpoints }) => `lanes ${peers.join()} ${endpoints.join()}`));
+        },
+      },
+      control: {
+        setListeners: (listenersFor) => {
+          this.#listenersFor = listenersFor;
+          this.news.push('peers');
+        },
+      },
+    });
+    this.listeners.setPeers(['b', 'c']);
+    this.news.splice(0);
+  }
+
+  announced(peer: string): string {
+    return this.#listenersFor(peer).map(formatIpEndpoint).join();
+  }
+
+  [Symbol.dispose](): void {
+    this.listeners[Symbol.dispose]();
+  }
+}
+
+describe('listeners of this host', () => {
+  test('without accept lines all peers hear of all, lanes first, and once as long as nothing changes', () => {
+    using told = new Told();
+    for (let scan = 0; scan < 3; scan++)
+      told.listeners.setListeners([listener('10.0.0.1:80'), listener('10.0.0.1:81')]);
+    assert.deepEqual(told.news, ['lanes b,c 10.0.0.1:80,10.0.0.1:81', 'peers']);
+    assert.equal(told.announced('b'), '10.0.0.1:80,10.0.0.1:81');
+    assert.equal(told.announced('nobody'), '', 'who is no peer reaches nothing');
+    told.listeners.setPeers(['d']);
+    assert.deepEqual(told.news.slice(2), ['lanes d 10.0.0.1:80,10.0.0.1:81', 'peers']);
+    assert.equal(told.announced('b'), '');
+  });
+
+  test('each peer hears of what it may reach', () => {
+    using told = new Told(['deny from c to any:80', 'accept to any:80', 'accept from b to any:81']);
+    told.listeners.setListeners(['10.0.0.1:80', '10.0.0.1:81', '10.0.0.1:82'].map((one) => listener(one)));
+    assert.deepEqual(told.news, ['lanes b 10.0.0.1:80,10.0.0.1:81', 'lanes c ', 'peers']);
+    assert.deepEqual([told.announced('b'), told.announced('c')], ['10.0.0.1:80,10.0.0.1:81', '']);
+    assert.equal(told.listeners.decide('c', '10.0.0.1:80')?.reason, 'accept line 1 (deny from c to any:80)');
+    assert.equal(told.listeners.decide('c', '10.0.0.1:83'), undefined);
+  });
+
+  test('of several processes at one endpoint, each must be accepted', () => {
+    using told = new Told(['deny command sshd', 'accept from b command redis', 'accept from c']);
+    assert.equal(told.listeners.needsCommands, true);
+    told.listeners.setListeners([
+      listener('10.0.0.1:1', 'redis'),
+      listener('10.0.0.1:2', 'redis', 'sshd'),
+      listener('10.0.0.1:3', 'redis', 'sh'),
+      listener('10.0.0.1:4', 'redis', ''),
+    ]);
+    assert.deepEqual([told.announced('b'), told.announced('c')], ['10.0.0.1:1', '10.0.0.1:1,10.0.0.1:3']);
+    assert.equal(told.listeners.decide('b', '10.0.0.1:3')?.reason, 'no accept line is about it');
+    told.listeners.setListeners([listener('10.0.0.1:2', 'redis')]);
+    assert.equal(told.announced('b'), '10.0.0.1:2', 'it is another process now');
+  });
+
+  test('after a reload peers are told at once, and lanes take what is on its way for a moment', () => {
+    mock.timers.enable({ apis: ['setTimeout'] });
+    try {
+      using told = new Told();
+      told.listeners.setListeners([listener('10.0.0.1:80'), listener('10.0.0.1:81')]);
+      told.news.splice(0);
+      told.listeners.setAcceptance(new Acceptance(['accept from b to any:80']));
+      assert.deepEqual([told.announced('b'), told.announced('c')], ['10.0.0.1:80', '']);
+      told.listeners.setListeners([listener('10.0.0.1:80'), listener('10.0.0.1:81'), listener('10.0.0.1:82')]);
+      const before = '10.0.0.1:80,10.0.0.1:81';
+      assert.deepEqual(told.news.splice(0), [
+        `lanes b ${before}`,
+        `lanes c ${before}`,
+        'peers',
+        `lanes b ${before},10.0.0.1:82`,
+        `lanes c ${before},10.0.0.1:82`,
+        'peers',
+      ]);
+      mock.timers.runAll();
+      assert.deepEqual(told.news.splice(0), ['lanes b 10.0.0.1:80', 'lanes c ']);
+    } finally {
+      mock.timers.reset();
+    }
+  });
+
+  test('a daemon that drains announces nothing any more, whatever comes', () => {
+    using told = new Told();
+    told.listeners.setListeners([listener('10.0.0.1:80')]);
+    told.listeners.withdraw();
+    told.listeners.setListeners([listener('10.0.0.1:80'), listener('10.0.0.1:81')]);
+    assert.equal(told.announced('b'), '');
+    assert.equal(told.news.at(-2), 'lanes b,c 10.0.0.1:80,10.0.0.1:81');
+  });
+});

@@ -1,0 +1,116 @@
+// What listens on this host: told to the lanes and to each peer, as far as the peer is accepted.
+
+import { isDeepStrictEqual } from 'node:util';
+import type { ToLane } from '../lane/index.ts';
+import { formatIpEndpoint, type IpEndpoint, type Listener } from '../steering/index.ts';
+import type { Acceptance, Decision } from './acceptance.ts';
+
+/**
+ * For so long after a reload lanes still take what peers were told before: a client may be on its
+ * way, and would be refused where plain TCP is not.
+ */
+const GRACE_MS = 1000;
+
+interface Hearers {
+  readonly lanes: { tellAll(message: ToLane): void };
+  readonly control: { setListeners(listenersFor: (peer: string) => readonly IpEndpoint[]): void };
+}
+
+interface AcceptedList {
+  readonly peers: readonly string[];
+  readonly endpoints: readonly IpEndpoint[];
+}
+
+export class HostListeners implements Disposable {
+  readonly #hearers: Hearers;
+  #acceptance: Acceptance;
+  /** Of the config before, while it still counts for lanes. */
+  #before: Acceptance | undefined;
+  #listeners: readonly Listener[] = [];
+  #peers: readonly string[] = [];
+  /** Peers were told that nothing listens here any more. */
+  #isWithdrawn = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(acceptance: Acceptance, hearers: Hearers) {
+    this.#acceptance = acceptance;
+    this.#hearers = hearers;
+  }
+
+  get needsCommands(): boolean {
+    return this.#acceptance.needsCommands;
+  }
+
+  /** From now on. Call it before a peer can connect. */
+  setPeers(names: readonly string[]): void {
+    this.#peers = names;
+    this.#tell();
+  }
+
+  setListeners(listeners: readonly Listener[]): void {
+    if (isDeepStrictEqual(listeners, this.#listeners)) return;
+    this.#listeners = listeners;
+    this.#tell();
+  }
+
+  setAcceptance(acceptance: Acceptance): void {
+    this.#before = this.#acceptance;
+    this.#acceptance = acceptance;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      this.#before = undefined;
+      this.#tellLanes();
+    }, GRACE_MS);
+    this.#tell();
+  }
+
+  /** New connections of peers go by plain TCP from now on; lanes still take those on their way. */
+  withdraw(): void {
+    this.#isWithdrawn = true;
+    this.#tell();
+  }
+
+  /** Whether a peer may reach an endpoint; undefined when nothing listens there. */
+  decide(peer: string, endpoint: string): Decision | undefined {
+    const listener = this.#listeners.find((one) => formatIpEndpoint(one.endpoint) === endpoint);
+    return listener === undefined ? undefined : decide(this.#acceptance, peer, listener);
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+  }
+
+  /** Lanes first: a peer may open a stream as soon as it is told. */
+  #tell(): void {
+    this.#tellLanes();
+    const accepted = this.#isWithdrawn ? [] : this.#accepted([this.#acceptance]);
+    const byPeer = new Map(accepted.flatMap(({ peers, endpoints }) => peers.map((peer) => [peer, endpoints])));
+    this.#hearers.control.setListeners((peer) => byPeer.get(peer) ?? []);
+  }
+
+  #tellLanes(): void {
+    const accepted = this.#accepted(this.#before === undefined ? [this.#acceptance] : [this.#acceptance, this.#before]);
+    const lists = accepted.map(({ peers, endpoints }) => ({ peers, endpoints: endpoints.map(formatIpEndpoint) }));
+    this.#hearers.lanes.tellAll({ kind: 'listeners', lists });
+  }
+
+  /** What one of the acceptances lets peers reach; peers that are decided alike share a list. */
+  #accepted(acceptances: readonly Acceptance[]): readonly AcceptedList[] {
+    const groups = Map.groupBy(this.#peers, (peer) => acceptances.map((one) => one.keyOf(peer)).join(';'));
+    return Array.from(groups.values(), (peers) => {
+      const [peer = ''] = peers;
+      const isReached = (listener: Listener): boolean =>
+        acceptances.some((one) => decide(one, peer, listener).isAccepted);
+      return { peers, endpoints: this.#listeners.filter(isReached).map(({ endpoint }) => endpoint) };
+    });
+  }
+}
+
+/**
+ * Which of several processes gets a connection is not known, so a peer is accepted if it is with
+ * each of them.
+ */
+function decide(acceptance: Acceptance, peer: string, { endpoint, commands }: Listener): Decision {
+  const decisions = commands.map((command) => acceptance.decide(peer, { endpoint, command }));
+  return decisions.find(({ isAccepted }) => !isAccepted) ?? decisions[0];
+}
