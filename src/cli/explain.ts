@@ -10,13 +10,14 @@ import type { World } from './world.ts';
 const examples = `
 Examples:
   millrace explain 4711                                 the last connects of a process
-  millrace explain '10.0.0.1:40000->10.0.0.2:6379'      one connection`;
+  millrace explain '10.0.0.1:40000->10.0.0.2:6379'      one connection
+  millrace explain 'b->10.0.0.2:6379'                   whether peer b may reach a listener of this host`;
 
 export const addExplain: AddCommand = (program, { world, finish }) => {
   const explain = program
     .command('explain')
     .description('Explain why a connection is or is not carried: the checks in order, and the one that decided.')
-    .argument('<which>', 'a process id, or ADDR:PORT->ADDR:PORT')
+    .argument('<which>', 'a process id, ADDR:PORT->ADDR:PORT, or PEER->ADDR:PORT')
     .addHelpText('after', examples);
   addDaemonOptions(explain).action((which: string, options: DaemonOptions) =>
     finish(() => show(options, world, (client) => client.explain(which, { signal: world.signal }))),

@@ -250,7 +250,7 @@ async function makeParts(
   const directory = undo.use(mergeDirectories(statics, etcd));
   const readiness = new Readiness(directory, node, instance);
   const plain = new PlainLog();
-  const reporter = new DaemonReporter({ config, steering, lanes, peers, control, plain, readiness });
+  const reporter = new DaemonReporter({ config, steering, lanes, peers, control, listeners, plain, readiness });
   return { steering, lanes, peers, control, listeners, statics, etcd, directory, plain, readiness, reporter };
 }
 

@@ -64,8 +64,13 @@ describe('listeners of this host', () => {
     told.listeners.setListeners(['10.0.0.1:80', '10.0.0.1:81', '10.0.0.1:82'].map((one) => listener(one)));
     assert.deepEqual(told.news, ['lanes b 10.0.0.1:80,10.0.0.1:81', 'lanes c ', 'peers']);
     assert.deepEqual([told.announced('b'), told.announced('c')], ['10.0.0.1:80,10.0.0.1:81', '']);
-    assert.equal(told.listeners.decide('c', '10.0.0.1:80')?.reason, 'accept line 1 (deny from c to any:80)');
-    assert.equal(told.listeners.decide('c', '10.0.0.1:83'), undefined);
+    for (const [peer, port, expected] of [
+      ['c', 80, 'peer c is not accepted at 10.0.0.1:80: accept line 1 (deny from c to any:80)'],
+      ['b', 81, 'peer b is accepted at 10.0.0.1:81: accept line 3 (accept from b to any:81)'],
+      ['b', 83, 'nothing of this host listens at 10.0.0.1:83 for other hosts'],
+    ] as const) {
+      assert.equal(told.listeners.explain(peer, `10.0.0.1:${port}`), expected);
+    }
   });
 
   test('of several processes at one endpoint, each must be accepted', () => {
@@ -78,7 +83,11 @@ describe('listeners of this host', () => {
       listener('10.0.0.1:4', 'redis', ''),
     ]);
     assert.deepEqual([told.announced('b'), told.announced('c')], ['10.0.0.1:1', '10.0.0.1:1,10.0.0.1:3']);
-    assert.equal(told.listeners.decide('b', '10.0.0.1:3')?.reason, 'no accept line is about it');
+    assert.equal(
+      told.listeners.explain('b', '10.0.0.1:3'),
+      'peer b is not accepted at 10.0.0.1:3 (redis, sh): no accept line is about it',
+    );
+    assert.match(told.listeners.explain('b', '10.0.0.1:4'), /10\.0\.0\.1:4 \(redis, command not known\): .* line 1/);
     told.listeners.setListeners([listener('10.0.0.1:2', 'redis')]);
     assert.equal(told.announced('b'), '10.0.0.1:2', 'it is another process now');
   });

@@ -70,10 +70,14 @@ export class HostListeners implements Disposable {
     this.#tell();
   }
 
-  /** Whether a peer may reach an endpoint; undefined when nothing listens there. */
-  decide(peer: string, endpoint: string): Decision | undefined {
+  /** Whether a peer may reach an endpoint, and why, for people. */
+  explain(peer: string, endpoint: string): string {
     const listener = this.#listeners.find((one) => formatIpEndpoint(one.endpoint) === endpoint);
-    return listener === undefined ? undefined : decide(this.#acceptance, peer, listener);
+    if (listener === undefined) return `nothing of this host listens at ${endpoint} for other hosts`;
+    const { isAccepted, reason } = decide(this.#acceptance, peer, listener);
+    const commands = listener.commands.map((command) => (command === '' ? 'command not known' : command)).join(', ');
+    const place = this.needsCommands ? `${endpoint} (${commands})` : endpoint;
+    return `peer ${peer} is ${isAccepted ? '' : 'not '}accepted at ${place}: ${reason}`;
   }
 
   [Symbol.dispose](): void {

@@ -100,9 +100,14 @@ export class PeerTable implements Disposable {
     this.#believeListeners(known);
   }
 
+  /** The peer whose host an endpoint is at. */
+  ownerOf(endpoint: string): string | undefined {
+    return this.#owners.ownerOf(hostOf(endpoint));
+  }
+
   /** Why a destination that a rule is about was not announced; '' when it is no peer's. */
   whyNotAnnounced(remote: string): string {
-    const owner = this.#owners.ownerOf(hostOf(remote));
+    const owner = this.ownerOf(remote);
     return owner === undefined ? '' : (this.get(owner)?.whyNotAnnounced() ?? '');
   }
 

@@ -169,7 +169,7 @@ describe('a peer', () => {
     assert.equal(world.stateOf('b'), 'connecting');
     world.setLinks('b', 'up', 'up');
     assert.equal(world.stateOf('b'), 'up');
-    assert.equal(peer.whyNotAnnounced(), 'peer b does not listen there');
+    assert.equal(peer.whyNotAnnounced(), 'peer b does not listen there, or does not accept this host');
     world.setLinks('b', 'up', 'recovering');
     assert.equal(world.stateOf('b'), 'recovering: link 1 is recovering');
     world.setLinks('b', 'up', 'up');

@@ -95,7 +95,7 @@ export class Peer implements Disposable {
   /** Why a destination on its host was not announced. */
   whyNotAnnounced(): string {
     const { kind, reason } = this.#phase;
-    if (kind === 'ready') return `peer ${this.name} does not listen there`;
+    if (kind === 'ready') return `peer ${this.name} does not listen there, or does not accept this host`;
     return `peer ${this.name} is ${stateOfPhase[kind]}${reason === '' ? '' : `: ${reason}`}`;
   }
 

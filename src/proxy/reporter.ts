@@ -9,13 +9,16 @@ import {
   explainConnection,
   formatIpEndpoint,
   isMeant,
+  parseIpEndpoint,
   type Steering,
   SteeringView,
   verdictWords,
   type Which,
 } from '../steering/index.ts';
 import { packageVersion } from '../system/index.ts';
+import { didYouMean, isNodeName } from '../text/index.ts';
 import type { ControlPlane } from './control/index.ts';
+import type { HostListeners } from './host-listeners.ts';
 import type { Lanes } from './lanes.ts';
 import type { PeerTable } from './peer-table.ts';
 import type { PlainLog } from './plain-log.ts';
@@ -27,6 +30,7 @@ interface ReporterParts {
   readonly lanes: Lanes;
   readonly peers: PeerTable;
   readonly control: ControlPlane;
+  readonly listeners: HostListeners;
   readonly plain: PlainLog;
   readonly readiness: Readiness;
 }
@@ -80,6 +84,7 @@ export class DaemonReporter {
 
   async explain(which: string): Promise<readonly string[]> {
     const meant = parseWhich(which);
+    if ('peer' in meant) return [this.#explainPeer(meant)];
     using view = new SteeringView(this.config.instance);
     const { rules } = view;
     const found = view.recent.filter((connection) => isMeant(connection, meant));
@@ -93,12 +98,29 @@ export class DaemonReporter {
     }
     const all = await this.connections();
     const known = all.filter(({ local, remote, pid }) => isOneOf(meant, local, remote, pid));
-    if (known.length === 0) return [`no connection ${which} is known here; millrace conn lists the known ones`];
-    return known.map(({ local, remote, mode, reason, peer, wire }) =>
+    const accepted = this.#explainAccepted(meant);
+    if (known.length + accepted.length === 0)
+      return [`no connection ${which} is known here; millrace conn lists the known ones`];
+    const lines = known.map(({ local, remote, mode, reason, peer, wire }) =>
       mode === 'carried'
         ? `${local} -> ${remote}: carried to ${peer} over ${wire}`
         : `${local} -> ${remote}: ${mode}${reason === '' ? '' : `: ${reason}`}`,
     );
+    return [...lines, ...accepted];
+  }
+
+  #explainPeer({ peer, server }: PeerAndServer): string {
+    const { peers, listeners } = this.#parts;
+    if (peers.get(peer) !== undefined) return listeners.explain(peer, formatIpEndpoint(parseIpEndpoint(server)));
+    const names = peers.all.map(({ name }) => name);
+    throw new UsageError(`explain '${peer}->${server}': no peer is called '${peer}'${didYouMean(peer, names)}`);
+  }
+
+  /** Of a connection from a peer's host to this one. */
+  #explainAccepted(which: Which): readonly string[] {
+    const { peers, listeners } = this.#parts;
+    const peer = 'pid' in which ? undefined : peers.ownerOf(which.source);
+    return 'pid' in which || peer === undefined ? [] : [listeners.explain(peer, which.destination)];
   }
 }
 
@@ -119,11 +141,19 @@ function lineOf({ question, answer, isDecisive }: Check): string {
   return `${isDecisive ? '=>' : '  '} ${question} ${answer}`;
 }
 
-function parseWhich(which: string): Which {
+/** A peer by its name, and an endpoint of this host in text. */
+interface PeerAndServer {
+  readonly peer: string;
+  readonly server: string;
+}
+
+function parseWhich(which: string): Which | PeerAndServer {
   if (/^\d+$/.test(which)) return { pid: Number(which) };
   const [source, destination, ...rest] = which.split('->');
-  if (source !== undefined && destination !== undefined && rest.length === 0) return { source, destination };
-  throw new UsageError(`explain '${which}': give a process id or ADDR:PORT->ADDR:PORT`);
+  if (source !== undefined && destination !== undefined && rest.length === 0) {
+    return isNodeName(source) ? { peer: source, server: destination } : { source, destination };
+  }
+  throw new UsageError(`explain '${which}': give a process id, ADDR:PORT->ADDR:PORT or PEER->ADDR:PORT`);
 }
 
 function isOneOf(which: Which, local: string, remote: string, pid: number): boolean {
