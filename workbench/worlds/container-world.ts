@@ -6,7 +6,7 @@ import type { Host } from '../../src/lab/index.ts';
 import { carryEverything } from './daemon-process.ts';
 import { Podman } from './podman.ts';
 import { ProxyWorld } from './proxy-world.ts';
-import { succeed } from './world.ts';
+import { succeed } from './succeed.ts';
 
 const networks = { a: '10.92.1.0/24', b: '10.92.2.0/24' } as const;
 

@@ -8,7 +8,7 @@ import type { Host, ProgramResult } from '../../src/lab/index.ts';
 import { findCgroup2Mount } from '../../src/system/index.ts';
 import { eventually, TIMEOUT_MS } from './eventually.ts';
 import { RunningProgram } from './running-program.ts';
-import { succeed } from './world.ts';
+import { succeed } from './succeed.ts';
 
 /** All networks of containers, in all hosts. */
 const everyNetwork = '10.92.0.0/16';

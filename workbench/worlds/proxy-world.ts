@@ -8,6 +8,7 @@ import type { CarryingWorld } from './carrying-world.ts';
 import { carryEverything, DaemonProcess, daemonSettings, type Settings, socketOf } from './daemon-process.ts';
 import { temporaryRunDir } from './lab-runs.ts';
 import { instanceOf } from './pinned-instance.ts';
+import { makePods, type Pods } from './pods.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 import { World } from './world.ts';
 
@@ -28,6 +29,8 @@ interface ProxyOptions {
   readonly rules?: (to: Host) => readonly string[];
   /** Hosts in the lab; the daemons run in the first two. */
   readonly hosts?: number;
+  /** Programs run in namespaces behind the two hosts, as in containers. */
+  readonly hasPods?: boolean;
   /** On top of what a pair of daemons needs; of a function, by host. */
   readonly settings?: Settings | ((name: Name) => Settings);
 }
@@ -54,12 +57,21 @@ export class ProxyWorld extends World implements CarryingWorld {
 
   /** No daemon runs yet. */
   static async createIdle(options: ProxyOptions = {}): Promise<ProxyWorld> {
-    const runDir = temporaryRunDir();
-    return new ProxyWorld(await Lab.create({ runDir: runDir.path, hosts: options.hosts ?? 2 }), runDir, options);
+    await using undo = new AsyncDisposableStack();
+    const runDir = undo.use(temporaryRunDir());
+    const lab = undo.use(await Lab.create({ runDir: runDir.path, hosts: options.hosts ?? 2 }));
+    const pods = options.hasPods === true ? await makePods(lab) : undefined;
+    undo.move();
+    return new ProxyWorld(lab, runDir, pods, options);
   }
 
-  private constructor(lab: Lab, runDir: ReturnType<typeof temporaryRunDir>, options: ProxyOptions) {
-    super(lab, runDir);
+  private constructor(
+    lab: Lab,
+    runDir: ReturnType<typeof temporaryRunDir>,
+    pods: Pods | undefined,
+    options: ProxyOptions,
+  ) {
+    super(lab, runDir, pods);
     const { wire = 'shm', rules = carryEverything, settings = {} } = options;
     this.wire = wire;
     this.#rules = rules;
@@ -80,10 +92,12 @@ export class ProxyWorld extends World implements CarryingWorld {
   /** What stands in the config of the daemon of that host. */
   settingsOf(name: Name): Settings {
     const [host, peer] = name === 'a' ? [this.a, this.b] : [this.b, this.a];
+    const programs = name === 'a' ? this.serverHost : this.clientHost;
+    const destinations = programs === peer ? [peer] : [peer, programs];
     const devices = [`soft-${this.wire}`];
     const settings = daemonSettings({ host, peers: [peer], folder: this.folder.path, devices });
     // What a test has left open need not hold up its end.
-    return { ...settings, rules: this.#rules(peer), drainSeconds: 1, ...this.#more(name) };
+    return { ...settings, rules: destinations.flatMap((to) => this.#rules(to)), drainSeconds: 1, ...this.#more(name) };
   }
 
   /** Also in place of one that is gone. */
@@ -109,7 +123,7 @@ export class ProxyWorld extends World implements CarryingWorld {
   }
 
   protected override isAnnounced(endpoint: string): boolean {
-    return this.running('a').isAnnounced(endpoint);
+    return this.hasPods || this.running('a').isAnnounced(endpoint);
   }
 
   /** Ends the daemons in order. */

@@ -1,44 +1,58 @@
 // Two hosts of a lab with plain TCP between them, and the means to wait for a server in one of
 // them.
 
-import { type Host, Lab, type ProgramResult } from '../../src/lab/index.ts';
-import { eventually, TIMEOUT_MS } from './eventually.ts';
+import { type Host, Lab } from '../../src/lab/index.ts';
+import { eventually } from './eventually.ts';
 import { temporaryRunDir } from './lab-runs.ts';
+import { makePods, type Pods } from './pods.ts';
 import { RunningProgram } from './running-program.ts';
+import { succeed } from './succeed.ts';
 
 const FIRST_MARKER_PORT = 5901;
 const markerScript = `require('node:readline').createInterface({ input: process.stdin }).on('line', (port) =>
   require('node:net').createServer().listen(port, () => console.log(port)))`;
 
+export interface PlainOptions {
+  /** Programs run in namespaces behind the two hosts, as in containers. */
+  readonly hasPods?: boolean;
+}
+
 export class World implements AsyncDisposable {
   readonly a: Host;
   readonly b: Host;
+  /** Where programs run: the hosts themselves, or namespaces behind them. */
+  readonly clientHost: Host;
+  readonly serverHost: Host;
+  /** Programs run behind the hosts, and daemons learn of each way by a first connect. */
+  readonly hasPods: boolean;
   readonly lab: Lab;
   readonly #runDir: ReturnType<typeof temporaryRunDir>;
   #markerPort = FIRST_MARKER_PORT;
   /** Listens on each port that is written to it. */
   #markers: RunningProgram | undefined;
 
-  static async create(): Promise<World> {
-    const runDir = temporaryRunDir();
-    try {
-      return new World(await Lab.create({ runDir: runDir.path }), runDir);
-    } catch (error) {
-      runDir[Symbol.dispose]();
-      throw error;
-    }
+  static async create({ hasPods = false }: PlainOptions = {}): Promise<World> {
+    await using undo = new AsyncDisposableStack();
+    const runDir = undo.use(temporaryRunDir());
+    const lab = undo.use(await Lab.create({ runDir: runDir.path }));
+    const pods = hasPods ? await makePods(lab) : undefined;
+    undo.move();
+    return new World(lab, runDir, pods);
   }
 
-  protected constructor(lab: Lab, runDir: ReturnType<typeof temporaryRunDir>) {
+  protected constructor(lab: Lab, runDir: ReturnType<typeof temporaryRunDir>, pods?: Pods) {
     this.lab = lab;
     this.#runDir = runDir;
     this.a = lab.host('a');
     this.b = lab.host('b');
+    this.hasPods = pods !== undefined;
+    this.clientHost = pods?.a ?? this.a;
+    this.serverHost = pods?.b ?? this.b;
   }
 
-  /** Runs a program in host a and returns what it printed; a failure tells what it said. */
+  /** Runs a client and returns what it printed; a failure tells what it said. */
   async call(command: string, args: readonly string[], input = ''): Promise<string> {
-    return succeed(this.a, command, args, input);
+    return succeed(this.clientHost, command, args, input);
   }
 
   /** Whether host a knows of that listener. Over plain TCP there is nothing to know. */
@@ -46,13 +60,13 @@ export class World implements AsyncDisposable {
     return true;
   }
 
-  /** Waits until somebody listens on that port of host b, and host a knows. */
+  /** Waits until a server listens on that port, and host a knows. */
   async listening(port: number): Promise<void> {
     await eventually(`somebody listens on port ${port} of ${this.b.name}`, async () => {
-      const { stdout } = await this.b.run('cat', ['/proc/self/net/tcp', '/proc/self/net/tcp6']);
+      const { stdout } = await this.serverHost.run('cat', ['/proc/self/net/tcp', '/proc/self/net/tcp6']);
       return isListening(stdout, port);
     });
-    const there = `${this.b.ipv4}:${port}`;
+    const there = `${this.serverHost.ipv4}:${port}`;
     await eventually(`${there} is announced to host a`, () => this.isAnnounced(there));
   }
 
@@ -62,7 +76,9 @@ export class World implements AsyncDisposable {
    */
   async listeningAgain(port: number): Promise<void> {
     const marker = this.#markerPort++;
-    this.#markers ??= RunningProgram.start(this.b, process.execPath, ['-e', markerScript], { isWritable: true });
+    this.#markers ??= RunningProgram.start(this.serverHost, process.execPath, ['-e', markerScript], {
+      isWritable: true,
+    });
     this.#markers.write(String(marker));
     await this.#markers.line(new RegExp(`^${marker}$`));
     await this.listening(marker);
@@ -77,13 +93,6 @@ export class World implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
-}
-
-export async function succeed(host: Host, command: string, args: readonly string[], input = ''): Promise<string> {
-  const result: ProgramResult = await host.run(command, args, { input, signal: AbortSignal.timeout(2 * TIMEOUT_MS) });
-  if (result.code === 0) return result.stdout;
-  const how = `${command} ${args.join(' ')} in host ${host.name} ended with ${result.signal ?? result.code}`;
-  throw new Error(`${how}\n${result.stdout}\n${result.stderr}`);
 }
 
 /** State 0A is LISTEN; see proc_net_tcp in the kernel's documentation. */

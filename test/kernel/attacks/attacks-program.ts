@@ -6,8 +6,8 @@ import { chmodSync, copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Host } from '../../../src/lab/index.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
+import { succeed } from '../../../workbench/worlds/succeed.ts';
 import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
-import { succeed } from '../../../workbench/worlds/world.ts';
 import { compile } from '../steering/compile.ts';
 
 /** A user without rights. */

@@ -9,7 +9,7 @@ import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { remainsOf, sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import type { Container } from '../../../workbench/worlds/podman.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
-import { succeed } from '../../../workbench/worlds/world.ts';
+import { succeed } from '../../../workbench/worlds/succeed.ts';
 
 const redisPort = 6379;
 const publishedPort = 6399;

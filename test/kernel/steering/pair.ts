@@ -2,7 +2,7 @@
 // compared.
 
 import type { RunningProgram } from '../../../workbench/worlds/running-program.ts';
-import { World } from '../../../workbench/worlds/world.ts';
+import { type PlainOptions, World } from '../../../workbench/worlds/world.ts';
 import type { BehavioursProgram, Observation } from './behaviours-program.ts';
 
 export const families = ['ipv4', 'ipv6'] as const;
@@ -19,11 +19,15 @@ export class Pair<W extends World = World> implements AsyncDisposable {
 
   readonly #program: BehavioursProgram;
 
-  static async create<W extends World>(program: BehavioursProgram, makeCarrying: () => Promise<W>): Promise<Pair<W>> {
+  static async create<W extends World>(
+    program: BehavioursProgram,
+    makeCarrying: () => Promise<W>,
+    plainOptions: PlainOptions = {},
+  ): Promise<Pair<W>> {
     await using undo = new AsyncDisposableStack();
-    const plain = undo.use(await World.create());
+    const plain = undo.use(await World.create(plainOptions));
     const carrying = undo.use(await makeCarrying());
-    const servers = await Promise.all([program.serve(plain.b), program.serve(carrying.b)]);
+    const servers = await Promise.all([program.serve(plain.serverHost), program.serve(carrying.serverHost)]);
     // The last one that the program opens.
     await carrying.listening(7303);
     undo.move();
@@ -37,7 +41,7 @@ export class Pair<W extends World = World> implements AsyncDisposable {
   }
 
   observe(name: string, { world, server }: Side<World>, family: Family): Promise<Observation> {
-    return this.#program.observe(name, world.a, server, world.b[family]);
+    return this.#program.observe(name, world.clientHost, server, world.serverHost[family]);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

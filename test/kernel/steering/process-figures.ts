@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Host } from '../../../src/lab/index.ts';
-import { succeed } from '../../../workbench/worlds/world.ts';
+import { succeed } from '../../../workbench/worlds/succeed.ts';
 
 /** USER_HZ is 100 wherever Node runs. */
 const tickMs = 10;

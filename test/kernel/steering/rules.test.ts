@@ -12,7 +12,7 @@ import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { instanceOf } from '../../../workbench/worlds/pinned-instance.ts';
 import { ProxyWorld } from '../../../workbench/worlds/proxy-world.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
-import { succeed } from '../../../workbench/worlds/world.ts';
+import { succeed } from '../../../workbench/worlds/succeed.ts';
 import { attachedTo } from '../native/kernel-objects.ts';
 import { BehavioursProgram } from './behaviours-program.ts';
 
