@@ -35,19 +35,22 @@ lock_type = "file"
 network_backend = "netavark"
 `;
 
-/**
- * The machine's own file system with a layer above it, so no image is needed. A cgroup is made for
- * each container here: crun cannot without CAP_SYS_RESOURCE.
- */
-const likeAll = ['--rm', '--cgroups=disabled', '--no-hosts', '--network=pods'];
+/** The machine's own file system with a layer above it, so no image is needed. */
+const likeAll = ['--rm', '--no-hosts'];
+/** crun cannot make one without CAP_SYS_RESOURCE; each container gets one here. */
+const withoutCgroup = ['--cgroups=disabled'];
 const enterCgroup = 'mkdir -p "$1" && echo 0 > "$1/cgroup.procs" || exit 126; shift; exec "$@"';
 
 interface ContainerOptions {
   readonly name: string;
-  /** Of the host's network of containers; podman chooses one unless this says. */
+  /** As podman has it; `pods`, the routed one, unless this says otherwise. */
+  readonly network?: string;
+  /** Of that network; podman chooses one unless this says. */
   readonly address?: string;
   /** As `8080:80`: reached from outside by that port of the host. */
   readonly publish?: string;
+  /** More of podman's own, in place of the one that leaves the container in this cgroup. */
+  readonly options?: readonly string[];
 }
 
 export class Podman implements AsyncDisposable {
@@ -84,13 +87,13 @@ export class Podman implements AsyncDisposable {
 
   /** Starts a container that stays; it may not have done anything yet. */
   start(options: ContainerOptions, words: readonly string[]): Container {
-    const [first, ...rest] = this.#runWords(options, words);
+    const [first, ...rest] = this.runWords(options, words);
     return new Container(this, options.name, RunningProgram.start(this.host, first, rest));
   }
 
   /** Runs a program in a container to its end. */
   async run(options: ContainerOptions, words: readonly string[]): Promise<ProgramResult> {
-    const [first, ...rest] = this.#runWords(options, words);
+    const [first, ...rest] = this.runWords(options, words);
     const result = await this.host.run(first, rest, { signal: AbortSignal.timeout(TIMEOUT_MS) });
     await this.left(options.name);
     return result;
@@ -150,10 +153,12 @@ export class Podman implements AsyncDisposable {
     return join(this.#folder, name);
   }
 
-  #runWords({ name, address, publish }: ContainerOptions, words: readonly string[]): [string, ...string[]] {
-    const where = address === undefined ? [] : ['--ip', address];
+  /** The command by which a program runs in a container of its own. */
+  runWords(options: ContainerOptions, words: readonly string[]): [string, ...string[]] {
+    const { name, network = 'pods', address, publish, options: more = withoutCgroup } = options;
+    const where = [`--network=${network}`, ...(address === undefined ? [] : ['--ip', address])];
     const ports = publish === undefined ? [] : ['--publish', publish];
-    const own = ['--name', name, '--pidfile', this.#file(`${name}.pid`), ...where, ...ports];
+    const own = ['--name', name, '--pidfile', this.#file(`${name}.pid`), ...where, ...ports, ...more];
     return this.#inCgroup(name, this.#enter(['run', ...likeAll, ...own, '--rootfs', '/:O', ...words]));
   }
 
