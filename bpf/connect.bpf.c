@@ -9,6 +9,10 @@
 //                  control that paces away from the leg between program and daemon
 //  getpeername4/6  shows a steered program its true destination, and a server its true client
 //
+// Where packets must get to a destination before it is carried (`asks_packets`), the daemon knocks
+// there: it sends a SYN of its own, whose sequence number `knocks` tells it, and asks its peer what
+// that has in `heard_syns`.
+//
 // Whatever a program could forge is not believed: a lane's listener bears a mark that only who may
 // open these maps can give it, and a connect under way belongs to the socket that holds its
 // addresses in that network namespace, with the sequence number of its SYN.
@@ -17,6 +21,10 @@
 
 #define TCP_CONGESTION 13
 #define CONGESTION_BYTES 16
+#define TCP_FLAGS_OFFSET 13
+#define TCP_FLAG_RESET 4
+// How often an admission is marked as used, at most: many processors may use it.
+#define USED_EVERY_NS 250000000ull
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -32,6 +40,32 @@ struct {
   __type(key, struct ip_endpoint);
   __type(value, struct announcement);
 } announced SEC(".maps");
+
+// Those that no connect has asked for are evicted by newer ones.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 16384);
+  __type(key, struct admission_key);
+  __type(value, struct admission);
+} admissions SEC(".maps");
+
+// The first sequence number of a knock: the daemon makes an entry for its socket, and reads it
+// again after connect().
+struct {
+  __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
+  __type(value, __u32);
+} knocks SEC(".maps");
+
+// SYNs that listeners got, by the last bits of their sequence numbers. Newer ones take the place of
+// older ones.
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HEARD_SYNS);
+  __type(key, __u32);
+  __type(value, struct heard_syn);
+} heard_syns SEC(".maps");
 
 // A lane that has not renewed its deadline (by the monotonic clock) takes no new connections.
 struct {
@@ -56,6 +90,20 @@ struct {
   __type(key, int);
   __type(value, struct lane_mark);
 } lane_marks SEC(".maps");
+
+// As in the kernel's <linux/in.h> and <linux/in6.h>.
+struct sockaddr_in {
+  __u16 family, port;
+  __u32 address;
+  __u8 unused[8];
+};
+
+struct sockaddr_in6 {
+  __u16 family, port;
+  __u32 flow_info;
+  __u32 address[4];
+  __u32 scope_id;
+};
 
 // A connect under way, as the connecting socket has its addresses.
 struct flow {
@@ -194,6 +242,19 @@ static __always_inline bool is_odd_source(const struct bpf_sock *sk, const struc
   return is_loopback || (bpf_ntohl(address[0]) >> 22) == 0xfe80 >> 6;
 }
 
+// Whether packets got from there to the destination lately. Fills in the source address that they
+// had, which the connection is to have as well.
+static __always_inline bool is_admitted(struct connection *connection) {
+  struct admission_key key = {.netns = connection->netns, .to = connection->original};
+  __builtin_memcpy(key.from, connection->source.address, sizeof(key.from));
+  struct admission *admission = bpf_map_lookup_elem(&admissions, &key);
+  if (!admission) return false;
+  if (connection->started_ns - admission->used_ns > USED_EVERY_NS) admission->used_ns = connection->started_ns;
+  if (admission->deadline_ns < connection->started_ns) return false;
+  __builtin_memcpy(connection->source.address, admission->from, sizeof(admission->from));
+  return true;
+}
+
 // Decides, and fills in what is known of the connection. `at`: where the lane listens.
 static __always_inline __u32 decide(struct bpf_sock_addr *ctx, const struct settings *set, const struct question *asked,
                                     const struct ip_endpoint *at, struct connection *connection) {
@@ -213,6 +274,7 @@ static __always_inline __u32 decide(struct bpf_sock_addr *ctx, const struct sett
   if (connection->lane == MAX_LANES) return VERDICT_DAEMON_DOWN;
   if (!bpf_map_lookup_elem(&announced, &asked->to)) return VERDICT_NOT_ANNOUNCED;
   if (!at || !at->port) return VERDICT_NOT_SERVED;
+  if (set->asks_packets && !is_admitted(connection)) return VERDICT_NOT_ADMITTED;
   return is_listening(ctx, at, connection->lane) ? VERDICT_CARRIED : VERDICT_DAEMON_DOWN;
 }
 
@@ -275,10 +337,19 @@ int steer_connect4(struct bpf_sock_addr *ctx) {
   map_ipv4(asked.to.address, ctx->user_ip4);
   asked.to.port = bpf_ntohs((__u16)ctx->user_port);
   if (at) __builtin_memcpy(asked.from.address, at->address, sizeof(asked.from.address));
-  if (ctx->sk && ctx->sk->src_ip4) map_ipv4(asked.from.address, ctx->sk->src_ip4);
+  const bool is_bound = ctx->sk && ctx->sk->src_ip4;
+  if (is_bound) {
+    map_ipv4(asked.from.address, ctx->sk->src_ip4);
+    map_ipv4(connection.source.address, ctx->sk->src_ip4);
+  }
   if (ctx->sk) asked.from.port = ctx->sk->src_port;
   // plain TCP, as if nothing were here
   if (!is_steered(ctx, set, &asked, at, &connection) || !at) return 1;
+  // On the way to the lane the kernel would choose the lane's own address.
+  if (!is_bound && connection.source.address[3] && connection.source.address[3] != at->address[3]) {
+    struct sockaddr_in from = {.family = AF_INET, .address = connection.source.address[3]};
+    bpf_bind(ctx, (struct sockaddr *)&from, sizeof(from));
+  }
   ctx->user_ip4 = at->address[3];
   ctx->user_port = bpf_htons((__u16)at->port);
   return 1;
@@ -300,17 +371,29 @@ int steer_connect6(struct bpf_sock_addr *ctx) {
   struct ip_endpoint at = {};
   if (service) at = is_mapped ? service->ipv4 : service->ipv6;
   __builtin_memcpy(asked.from.address, at.address, sizeof(asked.from.address));
+  bool is_bound = false;
   if (ctx->sk) {
     asked.from.port = ctx->sk->src_port;
-    if (ctx->sk->src_ip6[0] | ctx->sk->src_ip6[1] | ctx->sk->src_ip6[2] | ctx->sk->src_ip6[3]) {
+    is_bound = ctx->sk->src_ip6[0] | ctx->sk->src_ip6[1] | ctx->sk->src_ip6[2] | ctx->sk->src_ip6[3];
+    if (is_bound) {
       asked.from.address[0] = ctx->sk->src_ip6[0];
       asked.from.address[1] = ctx->sk->src_ip6[1];
       asked.from.address[2] = ctx->sk->src_ip6[2];
       asked.from.address[3] = ctx->sk->src_ip6[3];
+      __builtin_memcpy(connection.source.address, asked.from.address, sizeof(asked.from.address));
     }
   }
   // plain TCP, as if nothing were here
   if (!is_steered(ctx, set, &asked, &at, &connection)) return 1;
+  const __u32 *source = connection.source.address;
+  const bool is_chosen = source[0] | source[1] | source[2] | source[3];
+  const bool is_lanes = source[0] == at.address[0] && source[1] == at.address[1] && source[2] == at.address[2] &&
+                        source[3] == at.address[3];
+  if (!is_bound && is_chosen && !is_lanes) {
+    struct sockaddr_in6 from = {.family = AF_INET6};
+    __builtin_memcpy(from.address, source, sizeof(from.address));
+    bpf_bind(ctx, (struct sockaddr *)&from, sizeof(from));
+  }
   ctx->user_ip6[0] = at.address[0];
   ctx->user_ip6[1] = at.address[1];
   ctx->user_ip6[2] = at.address[2];
@@ -358,7 +441,33 @@ static __always_inline void tell_listener(struct bpf_sock_ops *ctx, __u32 kind) 
   event->kind = kind;
   event->family = ctx->family;
   event->local = pair.local;
+  event->connection.netns = bpf_get_netns_cookie(ctx);
+  event->connection.pid = bpf_get_current_pid_tgid() >> 32;
   bpf_ringbuf_submit(event, 0);
+}
+
+// A listener got a SYN. The context does not show the sequence numbers of a request, which is no
+// full socket; what the kernel keeps behind the context does.
+static __always_inline void hear_syn(struct bpf_sock_ops *ctx) {
+  const struct tcp_request_sock *request = (void *)BPF_CORE_READ((struct bpf_sock_ops_kern *)ctx, sk);
+  struct pair pair = {};
+  fill_pair(&pair, ctx);
+  const struct heard_syn heard = {
+      .heard_ns = bpf_ktime_get_ns(),
+      .netns = bpf_get_netns_cookie(ctx),
+      .client = pair.remote,
+      .server = pair.local,
+      .sequence = BPF_CORE_READ(request, rcv_isn),
+  };
+  const __u32 place = heard.sequence % HEARD_SYNS;
+  bpf_map_update_elem(&heard_syns, &place, &heard, BPF_ANY);
+}
+
+// The daemon's own: it learns how the SYN that is about to leave can be told from others.
+static __always_inline bool is_knock(struct bpf_sock *sk, __u32 first_seq) {
+  __u32 *knock = bpf_sk_storage_get(&knocks, sk, NULL, 0);
+  if (knock) *knock = first_seq;
+  return knock;
 }
 
 // The leg between a program and the daemon never leaves the host, so there is no network to share.
@@ -393,6 +502,7 @@ static __always_inline bool began_with(struct bpf_sock *sk, __u32 first_seq) {
 
 // The source port is chosen, and no packet has left: nobody can accept before this.
 static __always_inline void leave_connect(struct bpf_sock_ops *ctx, struct bpf_sock *sk) {
+  if (is_knock(sk, first_seq_of(sk))) return;
   struct flow flow = {.netns = bpf_get_netns_cookie(ctx)};
   fill_pair(&flow.pair, ctx);
   const struct ip_endpoint *client = bpf_sk_storage_get(&true_clients, sk, NULL, 0);
@@ -443,6 +553,9 @@ int steer_sockops(struct bpf_sock_ops *ctx) {
   case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
     if (sk) take_connect(ctx, sk);
     return 1;
+  case BPF_SOCK_OPS_TIMEOUT_INIT:
+    if (!ctx->is_fullsock) hear_syn(ctx);
+    return 1;
   case BPF_SOCK_OPS_TCP_LISTEN_CB:
     tell_listener(ctx, EVENT_LISTEN);
     bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
@@ -461,10 +574,21 @@ SEC("sockops")
 int steer_daemon_sockops(struct bpf_sock_ops *ctx) {
   struct bpf_sock *sk = ctx->sk;
   if (!sk) return 1;
-  if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB && bpf_sk_storage_get(&true_clients, sk, NULL, 0)) leave_connect(ctx, sk);
+  if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB &&
+      (bpf_sk_storage_get(&true_clients, sk, NULL, 0) || bpf_sk_storage_get(&knocks, sk, NULL, 0)))
+    leave_connect(ctx, sk);
   if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB && bpf_sk_storage_get(&lane_marks, sk, NULL, 0))
     take_connect(ctx, sk);
   return 1;
+}
+
+// On the daemon's knocks: whatever answers the SYN is dropped, and counted with the socket's drops,
+// so that no server ever accepts a knock. A reset is let through: nobody listens there.
+SEC("socket")
+int knock_filter(struct __sk_buff *skb) {
+  __u8 flags = TCP_FLAG_RESET;
+  bpf_skb_load_bytes(skb, TCP_FLAGS_OFFSET, &flags, sizeof(flags));
+  return flags & TCP_FLAG_RESET ? -1 : 0;
 }
 
 // The daemon runs this to learn its process id as the hooks above see it, which in a PID namespace

@@ -80,12 +80,17 @@ struct sk_buff {
 } __attribute__((preserve_access_index));
 
 struct bpf_sock_ops_kern {
+  struct sock *sk;
   struct sk_buff *skb;
 } __attribute__((preserve_access_index));
 
 struct inet_connection_sock {
   const void *icsk_ulp_ops;
   __u8 icsk_ca_setsockopt : 1;
+} __attribute__((preserve_access_index));
+
+struct tcp_request_sock {
+  __u32 rcv_isn;
 } __attribute__((preserve_access_index));
 
 struct tcp_sock {

@@ -16,6 +16,7 @@
 #define MAX_RULES 64
 #define MAX_LANES 64
 #define COMMAND_BYTES 16
+#define HEARD_SYNS 16384
 
 // Addresses are IPv6 in network order; IPv4 ones are mapped (::ffff:a.b.c.d). Ports are in host
 // order.
@@ -50,8 +51,10 @@ struct rule_set {
 };
 
 struct settings {
-  __u32 daemon_tgid; // whose own sockets are left alone
-  __u32 lanes;       // of the daemon that serves; 0 while none does
+  __u32 daemon_tgid;  // whose own sockets are left alone
+  __u32 lanes;        // of the daemon that serves; 0 while none does
+  __u32 asks_packets; // whether a destination needs an admission besides the announcement
+  __u32 unused;
 };
 
 // A lane in a network namespace, which is known by its cookie.
@@ -78,6 +81,30 @@ struct announcement {
   __u32 flags;
 };
 
+// From where to where packets must have got. A source of zero: whatever the kernel chooses.
+struct admission_key {
+  __u64 netns;
+  __u32 from[4];
+  struct ip_endpoint to;
+  __u32 unused;
+};
+
+// They did, and connects may be carried until the deadline.
+struct admission {
+  __u64 deadline_ns;
+  __u64 used_ns; // when a connect last asked, about
+  __u32 from[4]; // the source address that they had
+};
+
+// A SYN that reached a listener below the cgroup, as it arrived there.
+struct heard_syn {
+  __u64 heard_ns;
+  __u64 netns;
+  struct ip_endpoint client, server;
+  __u32 sequence;
+  __u32 unused;
+};
+
 // What was decided for a connect, and why. The order is that of the checks.
 enum verdict {
   VERDICT_CARRIED = 0,
@@ -88,9 +115,10 @@ enum verdict {
   VERDICT_DAEMON_DOWN = 5,   // no lane is alive
   VERDICT_NOT_ANNOUNCED = 6, // no peer says that it listens
   VERDICT_NOT_SERVED = 7,    // no lane listens in its network namespace and address family
-  VERDICT_NO_MEMORY = 8,
-  VERDICT_SHORTCUT = 9, // to another program of this host, past TCP where that is possible
-  VERDICTS = 10,
+  VERDICT_NOT_ADMITTED = 8,  // packets from there have not got to the destination lately
+  VERDICT_NO_MEMORY = 9,
+  VERDICT_SHORTCUT = 10, // to another program of this host, past TCP where that is possible
+  VERDICTS = 11,
 };
 
 // A steered connection, as its own socket and the daemon know it.
@@ -118,5 +146,5 @@ struct event {
   enum event_kind kind;
   __u32 family;
   struct ip_endpoint local;     // of a listener; zero for a connect
-  struct connection connection; // of a connect
+  struct connection connection; // of a connect; of a listener only `pid` and `netns`
 };

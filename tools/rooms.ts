@@ -88,9 +88,14 @@ export const rooms: readonly Room[] = [
     'src/native src/text src/json-lines src/tls src/steering',
   ),
   room(
+    'src/proxy/admission',
+    'whether packets get to where a peer listens: knocks and gates',
+    'src/native src/steering src/lane src/proxy/control',
+  ),
+  room(
     'src/proxy',
     'the daemon',
-    'src/native src/system src/text src/status src/tls src/steering src/config src/peers src/lane src/proxy/control',
+    'src/native src/system src/text src/status src/tls src/steering src/config src/peers src/lane src/proxy/control src/proxy/admission',
   ),
   room('src/lab', 'hosts on one machine', 'src/system src/text'),
   room('src/lab/vm', 'guests', 'src/native src/system src/text src/lab'),

@@ -35,6 +35,7 @@ const debianPackages = [
   'libc6-dev',
   'libibverbs-dev',
   'netavark',
+  'nftables',
   'nginx',
   'openssl',
   'perftest',

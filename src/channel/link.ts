@@ -401,7 +401,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     const { client, original } = open;
     const leg = this.#host.dialServer(client, original);
     if (typeof leg === 'number') {
-      const info = { client, original, isOpener: false, command: '', pid: 0 };
+      const info = { client, original, isOpener: false, command: '', pid: 0, netns: 0 };
       const refused = new Stream(id, this, new Socket(-1), info, credit, false);
       this.#streams.set(refused);
       refused.refuse(leg);

@@ -48,6 +48,8 @@ export interface StreamInfo {
   readonly isOpener: boolean;
   readonly command: string;
   readonly pid: number;
+  /** The cookie of the network namespace that the program of this host is in. */
+  readonly netns: number;
 }
 
 export class Stream implements Watched, Resumable, Draining, StreamEndsEvents {

@@ -34,10 +34,10 @@ describe('millrace conn', () => {
     const { code, stdout, stderr } = await daemon.run(['conn']);
     assert.deepEqual([code, stderr], [0, '']);
     const lines = stdout.trimEnd().split('\n');
-    assert.match(lines[0] ?? '', /^Mode +State +Local +Remote +Peer +Wire +In +Out +Held +Process +Reason$/);
+    assert.match(lines[0] ?? '', /^Mode +State +Local +Remote +Peer +Wire +In +Out +Held +Process +Container +Reason$/);
     assert.match(
       lines[1] ?? '',
-      /^carried +open +10\.0\.0\.1:40000 +10\.0\.0\.2:6379 +b +shm +3\.3 MiB +2\.0 KiB +0 +redis-cli\(4711\)$/,
+      /^carried +open +10\.0\.0\.1:40000 +10\.0\.0\.2:6379 +b +shm +3\.3 MiB +2\.0 KiB +0 +redis-cli\(4711\) +-$/,
     );
     assert.match(lines[3] ?? '', /^plain +open .* 192\.0\.2\.1:80 +- +- +- +- +- .*no rule is about it$/);
     assert.equal(lines.length, 4);
@@ -73,6 +73,6 @@ describe('millrace conn', () => {
     const command = 'x\u001b[2J\ny';
     await using daemon = await fakeDaemon({ connections: async () => [connection({ command })] });
     const { stdout } = await daemon.run(['conn']);
-    assert.match(stdout, / x\\x0ay\(4711\)\n$/);
+    assert.match(stdout, / x\\x0ay\(4711\) +-\n$/);
   });
 });

@@ -19,7 +19,20 @@ interface Options extends DaemonOptions {
   readonly json?: true;
 }
 
-const header = ['Mode', 'State', 'Local', 'Remote', 'Peer', 'Wire', 'In', 'Out', 'Held', 'Process', 'Reason'] as const;
+const header = [
+  'Mode',
+  'State',
+  'Local',
+  'Remote',
+  'Peer',
+  'Wire',
+  'In',
+  'Out',
+  'Held',
+  'Process',
+  'Container',
+  'Reason',
+] as const;
 const align = ['left', 'left', 'left', 'left', 'left', 'left', 'right', 'right', 'right'] as const;
 
 const examples = `
@@ -75,16 +88,25 @@ async function checkPeer(client: ApiClient, peer: string, signal: AbortSignal): 
   if (!names.includes(peer)) throw new UsageError(`there is no peer ${peer}${didYouMean(peer, names)}`);
 }
 
-function isMeant({ local, remote, command, pid, peer }: ConnectionStatus, filter: string): boolean {
+function isMeant({ local, remote, command, pid, peer, container }: ConnectionStatus, filter: string): boolean {
   if (local.includes(filter) || remote.includes(filter)) return true;
-  return command.includes(filter) || String(pid) === filter || peer === filter;
+  return (
+    command.includes(filter) ||
+    String(pid) === filter ||
+    peer === filter ||
+    (filter !== '' && container.includes(filter))
+  );
 }
 
 function rowOf(connection: ConnectionStatus): readonly string[] {
-  const { mode, state, local, remote, peer, wire, reason, bytesIn, bytesOut, heldBytes } = connection;
+  const { mode, state, local, remote, peer, wire, container, reason, bytesIn, bytesOut, heldBytes } = connection;
   const figures = mode === 'carried' ? [bytesIn, bytesOut, heldBytes].map(bytesText) : ['-', '-', '-'];
-  const names = [peer, wire].map((name) => (name === '' ? '-' : printable(name)));
-  return [mode, state, local, remote, ...names, ...figures, processOf(connection), printable(reason)];
+  const orNone = (name: string): string => (name === '' ? '-' : printable(name));
+  const [first, last] = [
+    [orNone(peer), orNone(wire)],
+    [processOf(connection), orNone(container), printable(reason)],
+  ];
+  return [mode, state, local, remote, ...first, ...figures, ...last];
 }
 
 /** `-` when the program is not known: it runs on the peer's host, or has ended. */

@@ -185,6 +185,18 @@ export const configSchema = z.strictObject(
       .flag()
       .default(false)
       .describe('peers talk without TLS, and are identified by their IP addresses alone'),
+    admission: field
+      .oneOf('packets', 'peers')
+      .default('packets')
+      .describe(
+        'packets: a destination is carried only while packets from the same place get there; peers: wherever a peer says that it listens',
+      ),
+    idleDestinations: field
+      .whole(0, 256)
+      .default(16)
+      .describe(
+        'with admission packets: so many destinations that nobody uses are asked about, and are carried from their first connect on',
+      ),
     devices: z
       .array(field.deviceName(), list)
       .min(1, { error: 'at least one device' })

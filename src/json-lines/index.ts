@@ -10,6 +10,7 @@ export { type MessageOf, Protocol } from './protocol.ts';
 export {
   boolean,
   converted,
+  type Fields,
   hex,
   integer,
   jsonObject,

@@ -4,9 +4,10 @@
 import type { StreamInfo } from '../channel/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
 import { Acceptor, type EventLoop } from '../loop/index.ts';
-import { type Address, Fd, formatAddress, inNetns, ip, type Socket } from '../native/index.ts';
+import { type Address, formatAddress, ip, type Socket } from '../native/index.ts';
 import type { LaneSteering } from '../steering/index.ts';
 import type { ConnectionEvents } from './connection-events.ts';
+import type { LaneNamespaces } from './lane-namespaces.ts';
 import type { LaneSettings, ToLane } from './messages.ts';
 
 /** What to do when the lane cannot listen. */
@@ -21,6 +22,7 @@ interface ClientAcceptorOptions {
   readonly settings: LaneSettings;
   readonly steering: LaneSteering;
   readonly events: ConnectionEvents;
+  readonly namespaces: LaneNamespaces;
   /**
    * Opens a stream for the client, which takes the socket over. False when no peer can be reached
    * that announced the destination.
@@ -43,11 +45,11 @@ export class ClientAcceptor implements Disposable {
    * Clients in that network namespace, too. Where the lane cannot listen there, they are left to
    * plain TCP.
    */
-  serveNetns({ netns, fd, hosts }: Extract<ToLane, { kind: 'serveNetns' }>): void {
+  serveNetns({ netns, hosts }: Extract<ToLane, { kind: 'serveNetns' }>): void {
     if (this.#acceptors.has(netns)) return;
+    const listen = (): readonly Acceptor[] => this.#listenAt(hosts.map((host) => ip(host, 0)));
     try {
-      using namespace = Fd.duplicateOf(fd);
-      this.#serve(inNetns(namespace, () => this.#listenAt(hosts.map((host) => ip(host, 0)))));
+      this.#serve(this.#options.namespaces.in(netns, listen) ?? []);
     } catch (error) {
       if (!(error instanceof MillraceError) && !(error instanceof SystemError)) throw error;
       this.#options.events.error(`serve a network namespace: ${error.message}; its programs use plain TCP`);
@@ -121,8 +123,8 @@ export class ClientAcceptor implements Disposable {
         return;
       }
       const { client, original, connection } = steered;
-      const { command, pid } = connection;
-      const info: StreamInfo = { client, original, isOpener: true, command, pid };
+      const { command, pid, netns } = connection;
+      const info: StreamInfo = { client, original, isOpener: true, command, pid, netns };
       if (openStream(socket, info)) return;
       events.refused(info, '', 'no peer that announced it can be reached');
       reset(socket);

@@ -53,6 +53,8 @@ export function connectionStatus(stream: Stream, peer: string, wire: string, lan
     stream: stream.id,
     command: info.command,
     pid: info.pid,
+    netns: info.netns,
+    container: '',
     bytesOut: stream.bytesOut,
     bytesIn: stream.bytesIn,
     heldBytes: stream.heldBytes,

@@ -19,6 +19,7 @@ import { LaneSteering } from '../steering/index.ts';
 import { ClientAcceptor } from './client-acceptor.ts';
 import { ConnectionEvents } from './connection-events.ts';
 import { DevicePool, meetingPlace } from './device-pool.ts';
+import { LaneNamespaces } from './lane-namespaces.ts';
 import { connectionStatus, linkStatus } from './lane-status.ts';
 import type { FromLane, LaneReport, LaneSettings, ToLane } from './messages.ts';
 import { Routes } from './routes.ts';
@@ -45,6 +46,7 @@ export class Lane implements Disposable {
   readonly #options: SessionOptions;
   readonly #events: ConnectionEvents;
   readonly #steering: LaneSteering;
+  readonly #namespaces: LaneNamespaces;
   readonly #acceptor: ClientAcceptor;
   readonly #dialer: ServerDialer;
   readonly #routes = new Routes();
@@ -67,9 +69,11 @@ export class Lane implements Disposable {
     this.#context = undo.use(new LinkContext(loop, { memoryBytes: memoryBytes / settings.lanes, recordsPerSend }));
     const events = new ConnectionEvents((message) => host.tell(message));
     this.#events = events;
-    this.#dialer = new ServerDialer(steering, events, settings.socketBufferBytes);
+    const namespaces = undo.use(new LaneNamespaces());
+    this.#namespaces = namespaces;
+    this.#dialer = new ServerDialer({ steering, events, namespaces, settings });
     const openStream = (socket: Socket, info: StreamInfo): boolean => this.#openStream(socket, info);
-    this.#acceptor = undo.use(new ClientAcceptor({ loop, settings, steering, events, openStream }));
+    this.#acceptor = undo.use(new ClientAcceptor({ loop, settings, steering, events, namespaces, openStream }));
     this.#undo = undo.move();
   }
 
@@ -91,7 +95,7 @@ export class Lane implements Disposable {
       case 'peerGone':
         for (const session of this.#sessionsWith(message.peer)) session.close(message.reason);
         this.#peers.delete(message.peer);
-        this.#dialer.setClients(message.peer, []);
+        this.#dialer.forget(message.peer);
         this.#listSessions();
         break;
       case 'link':
@@ -106,11 +110,16 @@ export class Lane implements Disposable {
       case 'listeners':
         this.#dialer.setListeners(message.lists);
         break;
+      case 'gates':
+        this.#dialer.changeGates(message);
+        break;
       case 'serveNetns':
+        this.#namespaces.add(message.netns, message.fd);
         this.#acceptor.serveNetns(message);
         break;
       case 'leaveNetns':
         this.#acceptor.leaveNetns(message.netns);
+        this.#namespaces.remove(message.netns);
         break;
       case 'break':
         for (const session of this.#sessionsWith(message.peer)) session.breakTransport();

@@ -4,6 +4,7 @@ import type { SessionState } from '../channel/index.ts';
 import type { ChannelConfig, DeviceConfig } from '../config/index.ts';
 import type { Address } from '../native/index.ts';
 import type { ConnectionEvent, ConnectionStatus, DaemonStatus, LaneStatus, LinkStatus } from '../status/index.ts';
+import type { IpEndpoint } from '../steering/index.ts';
 
 export interface LaneSettings {
   readonly index: number;
@@ -17,14 +18,17 @@ export interface LaneSettings {
   readonly device: DeviceConfig;
   readonly channel: ChannelConfig;
   readonly socketBufferBytes: number;
+  /** Streams need a gate. */
+  readonly asksPackets: boolean;
   /** An eventfd that the main thread signals after each message. */
   readonly wakeFd: number;
 }
 
-/** IP endpoints in text, for peers that may connect to the same ones. */
+/** Servers, for peers that may connect to the same ones. */
 export interface ListenerList {
   readonly peers: readonly string[];
-  readonly endpoints: readonly string[];
+  /** IP endpoints in text, and the network namespaces that they are in. */
+  readonly servers: readonly { readonly endpoint: string; readonly netns: number }[];
 }
 
 export type ToLane =
@@ -52,6 +56,22 @@ export type ToLane =
   | { readonly kind: 'clients'; readonly peer: string; readonly hosts: readonly string[] }
   /** What each peer may connect to on this host; others may connect to nothing. */
   | { readonly kind: 'listeners'; readonly lists: readonly ListenerList[] }
+  /**
+   * Where a peer's packets get to: its clients at `from` that want to go to `to` are brought to the
+   * server `at`, in that network namespace, where they are known as `client`.
+   */
+  | {
+      readonly kind: 'gates';
+      readonly peer: string;
+      readonly opened: readonly {
+        readonly from: string;
+        readonly to: string;
+        readonly at: IpEndpoint;
+        readonly netns: number;
+        readonly client: string;
+      }[];
+      readonly closed: readonly { readonly from: string; readonly to: string }[];
+    }
   /**
    * Clients in another network namespace are accepted, at these addresses of it. `fd` stands for
    * it, and stays open until the lane has heard this.

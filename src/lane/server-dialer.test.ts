@@ -3,6 +3,7 @@ import { constants } from 'node:os';
 import { describe, test } from 'node:test';
 import { type Address, formatAddress, ip, Socket } from '../native/index.ts';
 import { ConnectionEvents } from './connection-events.ts';
+import { LaneNamespaces } from './lane-namespaces.ts';
 import { ServerDialer } from './server-dialer.ts';
 
 const { EACCES, ECONNREFUSED } = constants.errno;
@@ -16,17 +17,24 @@ describe('servers are dialed', () => {
     const shown: string[] = [];
     const events = new ConnectionEvents(() => {});
     const steering = { setTrueClient: (_socket: Socket, client: Address) => void shown.push(formatAddress(client)) };
-    const dialer = new ServerDialer(steering, events, 65_536);
+    using namespaces = new LaneNamespaces();
+    const dialer = new ServerDialer({
+      steering,
+      events,
+      namespaces,
+      settings: { socketBufferBytes: 65_536, asksPackets: false },
+    });
     const dial = (client: string, peer: string): number => {
       const leg = dialer.dial(ip(client, 4711), server, peer);
       if (typeof leg === 'number') return leg;
       leg.socket.close();
       return 0;
     };
+    const servers = [{ endpoint: formatAddress(server), netns: listener.netnsCookie }];
     assert.equal(dial('10.0.0.2', 'b'), ECONNREFUSED, 'nothing listens by this host’s account');
-    dialer.setListeners([{ peers: ['c'], endpoints: [formatAddress(server)] }]);
+    dialer.setListeners([{ peers: ['c'], servers }]);
     assert.equal(dial('10.0.0.2', 'b'), ECONNREFUSED, 'it was announced to another peer');
-    dialer.setListeners([{ peers: ['b', 'c'], endpoints: [formatAddress(server)] }]);
+    dialer.setListeners([{ peers: ['b', 'c'], servers }]);
     assert.equal(dial('10.0.0.2', 'b'), EACCES, 'the peer’s addresses are not known');
     dialer.setClients('b', ['10.0.0.2', 'fd00::2']);
     dialer.setClients('c', ['10.0.0.3']);

@@ -32,7 +32,7 @@ export {
   SharedMemory,
 } from './memory.ts';
 export { type LinkNumber, readLink, writeLink } from './netlink.ts';
-export { inNetns, isOwnedHere } from './netns.ts';
+export { inNetns, isOwnedHere, netnsCookie } from './netns.ts';
 export { MAX_PACKETS, NOT_WHOLE, PacketCheck, PacketSeal } from './packets.ts';
 export { failAllPagers, failPagersOf, Pager, type PagerCounters, type PagerOptions } from './pager.ts';
 export { Poller, pollEvents } from './poller.ts';

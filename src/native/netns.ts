@@ -4,6 +4,7 @@ import { constants, fstatSync, statSync } from 'node:fs';
 import { addon } from './addon.ts';
 import { Fd } from './fd.ts';
 import { check } from './result.ts';
+import { Socket } from './socket.ts';
 
 /**
  * Whether a namespace was made by somebody with the rights of this process's user namespace. Any
@@ -27,4 +28,10 @@ export function inNetns<T>(namespace: Fd, work: () => T): T {
     // A thread that cannot come back must not go on: all its sockets would be in the wrong place.
     if (addon.enterNetns(own.fd) < 0) process.abort();
   }
+}
+
+/** The cookie of the network namespace that the calling thread is in. */
+export function netnsCookie(): number {
+  using socket = Socket.stream('ipv4');
+  return socket.netnsCookie;
 }

@@ -228,6 +228,21 @@ export class Socket extends Fd {
     return Number(new DataView(bytes.buffer).getBigUint64(0, true));
   }
 
+  /** Every packet that comes for the socket is the program's to keep or to drop. */
+  attachFilter(program: number): void {
+    // SOL_SOCKET, SO_ATTACH_BPF
+    number[0] = program;
+    check(addon.setsockopt(this.fd, 1, 50, numberBytes), 'setsockopt', 'filter');
+  }
+
+  /** Packets for the socket that were dropped. */
+  get drops(): number {
+    // SOL_SOCKET, SO_MEMINFO: the last of nine numbers
+    const numbers = new Uint32Array(9);
+    check(addon.getsockopt(this.fd, 1, 55, new Uint8Array(numbers.buffer)), 'getsockopt', 'drops');
+    return numbers[8];
+  }
+
   /** On close: drop what is unsent and reset the connection. */
   resetOnClose(isReset = true): void {
     check(addon.setsockopt(this.fd, 1, 13, isReset ? lingers.reset : lingers.end), 'setsockopt', 'linger');

@@ -9,9 +9,22 @@ import { type Address, ip } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import type { StatusSource } from '../status/index.ts';
 import { isConnectionHeard, publishConnection, publishDaemon, publishError } from '../status/index.ts';
-import { eventKinds, followListeners, ownAddresses, parseRules, Steering } from '../steering/index.ts';
+import {
+  type Connection,
+  eventKinds,
+  followListeners,
+  hostOf as hostOfAddress,
+  type IpEndpoint,
+  ownAddresses,
+  type Passage,
+  parseRules,
+  Steering,
+  type Verdict,
+  verdictName,
+} from '../steering/index.ts';
 import { readSecurity } from '../tls/index.ts';
 import { Acceptance } from './acceptance.ts';
+import { Admission } from './admission/index.ts';
 import { Announcements } from './announcements.ts';
 import { BigSegments } from './big-segments.ts';
 import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
@@ -19,6 +32,8 @@ import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
 import { HostListeners } from './host-listeners.ts';
 import { Lanes } from './lanes.ts';
 import { Namespaces } from './namespaces.ts';
+import { OwnAddresses } from './own-addresses.ts';
+import type { Knocks } from './peer.ts';
 import { PeerTable } from './peer-table.ts';
 import { PlainLog } from './plain-log.ts';
 import { Readiness } from './readiness.ts';
@@ -37,6 +52,9 @@ interface DaemonParts {
   readonly peers: PeerTable;
   readonly control: ControlPlane;
   readonly listeners: HostListeners;
+  readonly addresses: OwnAddresses;
+  readonly namespaces: Namespaces;
+  readonly admission: Admission;
   readonly statics: StaticDirectory;
   readonly etcd: EtcdPeers;
   readonly directory: PeerDirectory;
@@ -52,6 +70,9 @@ const SUBSCRIBERS_POLL_MS = 500;
  * demonstrations.
  */
 const ALLOW_BREAK_VARIABLE = 'MILLRACE_ALLOW_BREAK';
+
+/** Connects that may be carried next time, if the daemon finds a way for them. */
+const wantsWay: ReadonlySet<Verdict> = new Set(['notAnnounced', 'notServed', 'notAdmitted']);
 
 export class ProxyDaemon implements AsyncDisposable {
   readonly source: StatusSource;
@@ -201,7 +222,9 @@ async function makeParts(
   undo: AsyncDisposableStack,
 ): Promise<DaemonParts> {
   const { node, instance, cgroup, devices, device, channel, socketBufferBytes } = config;
-  const steering = undo.use(Steering.create({ instance, cgroup, rules: parseRules(config.rules.join('\n')) }));
+  const asksPackets = config.admission === 'packets';
+  const rules = parseRules(config.rules.join('\n'));
+  const steering = undo.use(Steering.create({ instance, cgroup, rules, asksPackets }));
   const host = hostOf(listen[0]);
   const lanes = undo.use(
     await Lanes.start(config.lanes, {
@@ -211,23 +234,32 @@ async function makeParts(
       device: { ...device, address: device.address ?? host },
       channel,
       socketBufferBytes,
+      asksPackets,
     }),
   );
   const announcements = new Announcements(steering);
   const onPeerError = (message: string, peer: string): void => reportError('channel', message, '', peer);
-  const peers = undo.use(new PeerTable(node, { lanes, announcements }, onPeerError));
+  const knocks: Knocks = {
+    announced: (to) => admission.announced(to),
+    withdrawn: (to) => admission.withdrawn(to),
+    asked: (to) => admission.asked(to),
+  };
+  const peers = undo.use(new PeerTable(node, { lanes, announcements, knocks }, onPeerError));
   const control = undo.use(
     await ControlPlane.start({
       name: node,
       listen: listen.map((address) => ({ host: hostOf(address), port: config.listen.controlPort })),
       security,
-      hello: { incarnation: makeIncarnation(), lanes: config.lanes, wires: devices },
+      hello: { incarnation: makeIncarnation(), lanes: config.lanes, wires: devices, admission: config.admission },
       peers: [],
       heartbeatMs: channel.heartbeatMs,
       deadMs: channel.deadMs,
       handlers: {
         onUp: (name, connection, hello) => peers.get(name)?.connected(connection, hello),
-        onDown: (name, reason) => peers.get(name)?.disconnected(reason),
+        onDown: (name, reason) => {
+          peers.get(name)?.disconnected(reason);
+          admission.peerDown(name);
+        },
         onRevoked: (name, reason) => peers.get(name)?.revoked(reason),
         onDialFailed: (name, reason) => peers.get(name)?.dialFailed(reason),
         onAddresses: (name, hosts, known) => {
@@ -235,12 +267,34 @@ async function makeParts(
           void lanes.settled().then(known);
         },
         onListeners: (name, added, removed) => peers.listenersChanged(name, added, removed),
+        onKnock: (name, message) => admission.hearKnock(name, message),
+        onGate: (name, message) => admission.hearGate(name, message),
         onLink: (name, link, body) => peers.get(name)?.hearLink(link, body),
         onError: (error) => reportError('control', error.message, error.code),
       },
     }),
   );
   const listeners = undo.use(new HostListeners(new Acceptance(config.accept), { lanes, control }));
+  // Peers first: what a client opens is refused until its address is known.
+  const addresses = new OwnAddresses(async (hosts) => {
+    peers.setOwnAddresses(hosts);
+    await control.setAddresses(hosts);
+  });
+  const namespaces = undo.use(new Namespaces(steering.cgroup, lanes, (hosts) => addresses.set('namespaces', hosts)));
+  const whyNot = (peer: string, server: IpEndpoint): string => listeners.whyNot(peer, server);
+  const { admissions } = steering;
+  const admission = undo.use(
+    new Admission({
+      asksPackets,
+      idle: config.idleDestinations,
+      admissions,
+      namespaces,
+      peers,
+      lanes,
+      control,
+      whyNot,
+    }),
+  );
   const port = control.addresses[0]?.port ?? config.listen.controlPort;
   const statics = new StaticDirectory(config.peers);
   const etcd = new EtcdPeers({
@@ -250,13 +304,15 @@ async function makeParts(
   const directory = undo.use(mergeDirectories(statics, etcd));
   const readiness = new Readiness(directory, node, instance);
   const plain = new PlainLog();
-  const reporter = new DaemonReporter({ config, steering, lanes, peers, control, listeners, plain, readiness });
-  return { steering, lanes, peers, control, listeners, statics, etcd, directory, plain, readiness, reporter };
+  const known = { steering, lanes, peers, control, listeners, namespaces, admission, plain, readiness };
+  const reporter = new DaemonReporter({ config, ...known });
+  return { ...known, addresses, statics, etcd, directory, reporter };
 }
 
 /** From here on the parts hear of each other. The answer lets them look for listeners again. */
 function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => void {
-  const { steering, lanes, peers, control, listeners, etcd, directory, plain, readiness } = parts;
+  const { steering, lanes, peers, control, listeners, addresses, namespaces, admission, plain, readiness } = parts;
+  const { etcd, directory, reporter } = parts;
   const setPeers = (): void => {
     peers.replace(directory.peers);
     listeners.setPeers(directory.peers.map(({ name }) => name));
@@ -267,32 +323,32 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
   directory.onChange(setPeers);
   etcd.onProblem(() => readiness.check());
   setPeers();
-  let addresses: readonly string[] = [];
-  const tellAddresses = async (): Promise<void> => {
-    const all = [...addresses, ...namespaces.addresses];
-    peers.setOwnAddresses(all);
-    await control.setAddresses(all);
-  };
-  // Peers first: what a client opens is refused until its address is known.
-  const namespaces = undo.use(new Namespaces(lanes, tellAddresses));
   const follower = undo.use(
     followListeners({
       needsCommands: () => listeners.needsCommands,
+      others: () => namespaces.served,
       onListeners: (found, here) => {
-        addresses = here;
-        void tellAddresses();
+        void addresses.set('host', here);
         listeners.setListeners(found);
       },
     }),
   );
   steering.onEvent((event) => {
+    const { connection } = event;
     if (event.kind !== eventKinds.connect) {
+      if (event.kind === eventKinds.listen) namespaces.found(connection.netns, connection.pid);
       follower.onEvent(event);
       return;
     }
-    namespaces.onConnect(event.connection);
-    plain.add(event.connection, (remote) => peers.whyNotAnnounced(remote));
+    if (wantsWay.has(verdictName(connection.verdict))) {
+      namespaces.found(connection.netns, connection.pid);
+      admission.wanted(passageOf(connection));
+    }
+    plain.add(connection, reporter.whyPlain(connection));
   });
+  namespaces.onChange(() => follower.scan());
+  // Those that were there before.
+  namespaces.discover();
   undo.use(followSubscribers(lanes));
   // Undone first: no new connections come, and lanes end while their peers can still be told.
   undo.defer(async () => {
@@ -300,6 +356,12 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
     await lanes.close();
   });
   return () => follower.scan();
+}
+
+/** Where a connect came from, and where it went. */
+function passageOf({ netns, source, original }: Connection): Passage {
+  const from = source.address.every((word) => word === 0) ? '' : hostOfAddress(source.address);
+  return { netns, from, to: original };
 }
 
 function hearLane(message: FromLane, peers: PeerTable): void {

@@ -9,6 +9,7 @@ import { HostListeners } from './host-listeners.ts';
 
 const listener = (endpoint: string, ...commands: readonly string[]): Listener => ({
   endpoint: parseIpEndpoint(endpoint),
+  netns: 1,
   commands: commands.length === 0 ? [''] : commands,
 });
 
@@ -23,7 +24,9 @@ class Told implements Disposable {
       lanes: {
         tellAll: (message: ToLane) => {
           if (message.kind !== 'listeners') return;
-          this.news.push(...message.lists.map(({ peers, endpoints }) => `lanes ${peers.join()} ${endpoints.join()}`));
+          const textOf = ({ peers, servers }: (typeof message.lists)[number]): string =>
+            `lanes ${peers.join()} ${servers.map(({ endpoint }) => endpoint).join()}`;
+          this.news.push(...message.lists.map(textOf));
         },
       },
       control: {

@@ -18,7 +18,7 @@ interface Hearers {
 
 interface AcceptedList {
   readonly peers: readonly string[];
-  readonly endpoints: readonly IpEndpoint[];
+  readonly listeners: readonly Listener[];
 }
 
 export class HostListeners implements Disposable {
@@ -80,6 +80,17 @@ export class HostListeners implements Disposable {
     return `peer ${peer} is ${isAccepted ? '' : 'not '}accepted at ${place}: ${reason}`;
   }
 
+  /** Why a peer may not reach a server; empty when it may. */
+  whyNot(peer: string, endpoint: IpEndpoint): string {
+    if (this.#isWithdrawn) return 'its daemon is about to end';
+    const key = formatIpEndpoint(endpoint);
+    // One that has just begun to listen is not known yet.
+    const unknown: Listener = { endpoint, netns: 0, commands: [''] };
+    const listener = this.#listeners.find((one) => formatIpEndpoint(one.endpoint) === key) ?? unknown;
+    const { isAccepted, reason } = decide(this.#acceptance, peer, listener);
+    return isAccepted ? '' : reason;
+  }
+
   [Symbol.dispose](): void {
     clearTimeout(this.#timer);
   }
@@ -88,13 +99,16 @@ export class HostListeners implements Disposable {
   #tell(): void {
     this.#tellLanes();
     const accepted = this.#isWithdrawn ? [] : this.#accepted([this.#acceptance]);
-    const byPeer = new Map(accepted.flatMap(({ peers, endpoints }) => peers.map((peer) => [peer, endpoints])));
-    this.#hearers.control.setListeners((peer) => byPeer.get(peer) ?? []);
+    const byPeer = new Map(accepted.flatMap(({ peers, listeners }) => peers.map((peer) => [peer, listeners])));
+    this.#hearers.control.setListeners((peer) => (byPeer.get(peer) ?? []).map(({ endpoint }) => endpoint));
   }
 
   #tellLanes(): void {
     const accepted = this.#accepted(this.#before === undefined ? [this.#acceptance] : [this.#acceptance, this.#before]);
-    const lists = accepted.map(({ peers, endpoints }) => ({ peers, endpoints: endpoints.map(formatIpEndpoint) }));
+    const lists = accepted.map(({ peers, listeners }) => ({
+      peers,
+      servers: listeners.map(({ endpoint, netns }) => ({ endpoint: formatIpEndpoint(endpoint), netns })),
+    }));
     this.#hearers.lanes.tellAll({ kind: 'listeners', lists });
   }
 
@@ -105,7 +119,7 @@ export class HostListeners implements Disposable {
       const [peer = ''] = peers;
       const isReached = (listener: Listener): boolean =>
         acceptances.some((one) => decide(one, peer, listener).isAccepted);
-      return { peers, endpoints: this.#listeners.filter(isReached).map(({ endpoint }) => endpoint) };
+      return { peers, listeners: this.#listeners.filter(isReached) };
     });
   }
 }

@@ -1,14 +1,16 @@
-// The network namespaces of programs that are steered, besides the daemon's own: found by their
-// first connect, which is plain TCP, and served for as long as a process is in them.
+// The network namespaces of programs that are steered, besides the daemon's own: found by a first
+// connect, which is plain TCP, by a program that listens, or by a SYN that a listener got; and
+// served for as long as a process is in them.
 //
 // Only namespaces that were made with the rights of the daemon's own user namespace are served, as
 // those of containers are: in one that any user can make, the user may take anybody's address.
 
-import { constants, fstatSync, readdirSync, readlinkSync } from 'node:fs';
+import { constants, fstatSync, globSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { SystemError } from '../errors.ts';
 import type { ToLane } from '../lane/index.ts';
-import { Fd, FdWatch, inNetns, isOwnedHere, PidFd, Socket } from '../native/index.ts';
-import { type Connection, ownAddresses, verdictName } from '../steering/index.ts';
+import { Fd, FdWatch, inNetns, isOwnedHere, netnsCookie, PidFd } from '../native/index.ts';
+import { ownAddresses } from '../steering/index.ts';
 
 /** Each costs every lane a listener for each address family. */
 const MAX_NAMESPACES = 1024;
@@ -24,6 +26,7 @@ interface NamespaceLanes {
 interface Namespace {
   readonly netns: number;
   readonly fd: Fd;
+  readonly container: string;
   addresses: readonly string[];
   /** A process in it. */
   pid: number;
@@ -31,16 +34,22 @@ interface Namespace {
 }
 
 export class Namespaces implements Disposable {
+  readonly #cgroup: string;
   readonly #lanes: NamespaceLanes;
-  readonly #onAddresses: () => Promise<void>;
-  readonly #own = ownCookie();
+  readonly #onAddresses: (hosts: readonly string[]) => Promise<void>;
+  readonly #own = netnsCookie();
   readonly #served = new Map<number, Namespace>();
   readonly #timer: NodeJS.Timeout;
+  #onChange: () => void = () => {};
   /** Of namespaces that could not be served: another connect from there asks again after a scan. */
   readonly #refused = new Set<number>();
 
-  /** `onAddresses`: they have changed; resolves when peers know them. */
-  constructor(lanes: NamespaceLanes, onAddresses: () => Promise<void>) {
+  /**
+   * `cgroup`: whose processes are steered, as a whole path. `onAddresses`: they have changed;
+   * resolves when peers know them.
+   */
+  constructor(cgroup: string, lanes: NamespaceLanes, onAddresses: (hosts: readonly string[]) => Promise<void>) {
+    this.#cgroup = cgroup;
     this.#lanes = lanes;
     this.#onAddresses = onAddresses;
     this.#refused.add(this.#own);
@@ -52,10 +61,38 @@ export class Namespaces implements Disposable {
     return Array.from(this.#served.values()).flatMap(({ addresses }) => addresses);
   }
 
-  /** Pass it every connect that was not carried. */
-  onConnect({ verdict, netns, pid }: Connection): void {
-    if (verdictName(verdict) !== 'notServed' || this.#served.has(netns) || this.#refused.has(netns)) return;
+  /** Called when one comes, goes or has other addresses. */
+  onChange(listener: () => void): void {
+    this.#onChange = listener;
+  }
+
+  /** A program in it, of that process, connects or listens. */
+  found(netns: number, pid: number): void {
+    if (this.#served.has(netns) || this.#refused.has(netns)) return;
     if (!this.#add(netns, pid)) this.#refused.add(netns);
+  }
+
+  /** Looks for a process in it, once in a while. */
+  isServed(netns: number): boolean {
+    if (netns === this.#own || this.#served.has(netns)) return true;
+    if (this.#refused.has(netns)) return false;
+    this.discover();
+    if (!this.#served.has(netns)) this.#refused.add(netns);
+    return this.#served.has(netns);
+  }
+
+  /** What stands for it; undefined when it is not served. */
+  fdOf(netns: number): Fd | undefined {
+    return this.#served.get(netns)?.fd;
+  }
+
+  /** The name of the container that it is; empty for this host's own. */
+  containerOf(netns: number): string {
+    return this.#served.get(netns)?.container ?? '';
+  }
+
+  get served(): Iterable<Pick<Namespace, 'netns' | 'fd' | 'addresses'>> {
+    return this.#served.values();
   }
 
   [Symbol.dispose](): void {
@@ -64,16 +101,29 @@ export class Namespaces implements Disposable {
     this.#served.clear();
   }
 
+  /** Those of all processes below the cgroup. */
+  discover(): void {
+    const seen = new Set<string>();
+    for (const pid of processesBelow(this.#cgroup)) {
+      const name = netnsOf(pid);
+      if (name === undefined || seen.has(name)) continue;
+      seen.add(name);
+      const netns = cookieOf(pid);
+      if (netns !== undefined) this.found(netns, pid);
+    }
+  }
+
   #add(netns: number, pid: number): boolean {
     if (this.#served.size >= MAX_NAMESPACES) return false;
     using undo = new DisposableStack();
     try {
       const fd = undo.use(Fd.open(`/proc/${pid}/ns/net`, constants.O_RDONLY));
       if (!isOwnedHere(fd)) return false;
-      const { cookie, addresses } = inNetns(fd, () => ({ cookie: ownCookie(), addresses: ownAddresses() }));
+      const { cookie, addresses } = inNetns(fd, () => ({ cookie: netnsCookie(), addresses: ownAddresses() }));
       // The process may be another one by now, or have moved.
       if (cookie !== netns || addresses.length === 0 || this.#isTaken(addresses)) return false;
-      const namespace: Namespace = { netns, fd, addresses, pid, watch: undo.use(this.#watch(netns, pid)) };
+      const watch = undo.use(this.#watch(netns, pid));
+      const namespace: Namespace = { netns, fd, addresses, container: containerName(pid), pid, watch };
       this.#served.set(netns, namespace);
       undo.move();
       void this.#serve(namespace);
@@ -93,7 +143,8 @@ export class Namespaces implements Disposable {
 
   /** Lanes listen at the first address of each family, once peers know whose it is. */
   async #serve(namespace: Namespace): Promise<void> {
-    await this.#onAddresses();
+    this.#onChange();
+    await this.#onAddresses(this.addresses);
     const { netns, fd, addresses } = namespace;
     if (this.#served.get(netns) !== namespace) return;
     const first = [addresses.find((host) => !host.includes(':')), addresses.find((host) => host.includes(':'))];
@@ -131,7 +182,8 @@ export class Namespaces implements Disposable {
     namespace.watch[Symbol.dispose]();
     this.#lanes.tellAll({ kind: 'leaveNetns', netns: namespace.netns });
     void this.#lanes.settled().then(() => namespace.fd.close());
-    void this.#onAddresses();
+    this.#onChange();
+    void this.#onAddresses(this.addresses);
   }
 
   #scan(): void {
@@ -147,22 +199,55 @@ export class Namespaces implements Disposable {
   }
 }
 
-/** Of the network namespace that the calling thread is in. */
-function ownCookie(): number {
-  using socket = Socket.stream('ipv4');
-  return socket.netnsCookie;
-}
-
 /** Processes in the network namespace that the descriptor stands for. */
 function processesIn(namespace: Fd): readonly number[] {
   const name = `net:[${fstatSync(namespace.fd).ino}]`;
-  return readdirSync('/proc').flatMap((entry) => {
-    if (!/^\d+$/.test(entry)) return [];
+  return readdirSync('/proc').flatMap((entry) =>
+    /^\d+$/.test(entry) && netnsOf(Number(entry)) === name ? [Number(entry)] : [],
+  );
+}
+
+/** Processes in a cgroup and below it. */
+function* processesBelow(cgroup: string): Generator<number> {
+  for (const file of globSync('**/cgroup.procs', { cwd: cgroup })) {
     try {
-      return readlinkSync(`/proc/${entry}/ns/net`) === name ? [Number(entry)] : [];
+      for (const pid of readFileSync(join(cgroup, file), 'utf8').split('\n')) if (Number(pid) > 0) yield Number(pid);
     } catch {
-      // It has ended meanwhile.
-      return [];
+      // The cgroup is gone, or has threads only.
     }
-  });
+  }
+}
+
+/** The name of a process's network namespace; undefined when the process has ended. */
+function netnsOf(pid: number): string | undefined {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/net`);
+  } catch {
+    return undefined;
+  }
+}
+
+function cookieOf(pid: number): number | undefined {
+  try {
+    using namespace = Fd.open(`/proc/${pid}/ns/net`, constants.O_RDONLY);
+    return inNetns(namespace, netnsCookie);
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    return undefined;
+  }
+}
+
+/**
+ * The name of a process's cgroup, as people know the container: of `libpod-ID.scope` or
+ * `docker-ID.scope` the first twelve digits of the ID.
+ */
+function containerName(pid: number): string {
+  try {
+    const path = /^0::(.*)$/m.exec(readFileSync(`/proc/${pid}/cgroup`, 'utf8'))?.[1] ?? '';
+    const names = path.split('/').filter((name) => name !== '' && name !== 'container');
+    const name = names.at(-1) ?? '';
+    return /([0-9a-f]{64})(?:\.scope)?$/.exec(name)?.[1]?.slice(0, 12) ?? name;
+  } catch {
+    return '';
+  }
 }

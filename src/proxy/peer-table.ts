@@ -10,8 +10,12 @@ import { Peer, type PeerParts } from './peer.ts';
 interface Known {
   readonly peer: Peer;
   readonly announced: Map<string, IpEndpoint>;
-  /** Those of them that are believed. */
+  /** Where packets were seen to get to it, besides. */
+  readonly reached: Map<string, IpEndpoint>;
+  /** Those of both that are believed. */
   readonly believed: Map<string, IpEndpoint>;
+  /** Announced ones of which it is asked whether packets get there. */
+  readonly asked: Map<string, IpEndpoint>;
   /** Addresses that its clients may have, as its lanes know them. */
   clients: readonly string[];
   /** Told once of each address that is not its own. */
@@ -63,8 +67,9 @@ export class PeerTable implements Disposable {
     const add = (more: Iterable<string>): void => {
       for (const name of more) affected.add(name);
     };
-    for (const [name, { peer }] of this.#known) {
+    for (const [name, { peer, asked }] of this.#known) {
       if (names.has(name)) continue;
+      for (const endpoint of asked.values()) this.#parts.knocks.withdrawn(endpoint);
       this.#known.delete(name);
       add(this.#owners.release(name));
       peer.remove('it is no peer any more');
@@ -100,6 +105,17 @@ export class PeerTable implements Disposable {
     this.#believeListeners(known);
   }
 
+  /**
+   * Packets get to that peer there, whether or not it announced so; or, without a peer, to none.
+   */
+  reached(endpoint: IpEndpoint, name: string | undefined): void {
+    const key = formatIpEndpoint(endpoint);
+    for (const known of this.#known.values()) {
+      const isChanged = known.peer.name === name ? known.reached.set(key, endpoint) : known.reached.delete(key);
+      if (isChanged !== false) this.#believeListeners(known);
+    }
+  }
+
   /** The peer whose host an endpoint is at. */
   ownerOf(endpoint: string): string | undefined {
     return this.#owners.ownerOf(hostOf(endpoint));
@@ -128,12 +144,24 @@ export class PeerTable implements Disposable {
     }
   }
 
-  #believeListeners({ peer, announced, believed }: Known): void {
+  #believeListeners({ peer, announced, reached, believed, asked }: Known): void {
+    const { knocks } = this.#parts;
     const isItsOwn = (key: string): boolean => this.#owners.ownerOf(hostOf(key)) === peer.name;
-    const removed = Array.from(believed).filter(([key]) => !announced.has(key) || !isItsOwn(key));
-    const added = Array.from(announced).filter(([key]) => !believed.has(key) && isItsOwn(key));
+    for (const [key, endpoint] of asked) {
+      if (announced.has(key) && isItsOwn(key)) continue;
+      asked.delete(key);
+      knocks.withdrawn(endpoint);
+    }
+    const all = new Map([...reached, ...announced]);
+    const removed = Array.from(believed).filter(([key]) => !all.has(key) || !isItsOwn(key));
+    const added = Array.from(all).filter(([key]) => !believed.has(key) && isItsOwn(key));
     for (const [key] of removed) believed.delete(key);
     for (const [key, endpoint] of added) believed.set(key, endpoint);
+    for (const [key, endpoint] of announced) {
+      if (asked.has(key) || !isItsOwn(key)) continue;
+      asked.set(key, endpoint);
+      knocks.announced(endpoint);
+    }
     if (removed.length + added.length === 0) return;
     peer.listenersChanged(
       added.map(([, endpoint]) => endpoint),
@@ -154,7 +182,8 @@ export class PeerTable implements Disposable {
   #make(place: ControlPeer): Known {
     const waitsFor = isDialerOf(this.#node, place.name) ? 'not connected yet' : `waiting for ${place.name} to connect`;
     const peer = new Peer(this.#parts, this.#nextNumber++, place, waitsFor);
-    return { peer, announced: new Map(), believed: new Map(), clients: [], refused: new Set() };
+    const [announced, reached, believed, asked] = Array.from({ length: 4 }, () => new Map<string, IpEndpoint>());
+    return { peer, announced, reached, believed, asked, clients: [], refused: new Set() };
   }
 }
 

@@ -14,7 +14,13 @@ import { PeerTable } from './peer-table.ts';
 
 const place = (name: string, host: string): ControlPeer => ({ name, host, port: 7201, source: 'config' });
 const endpoints = (...words: string[]) => words.map(parseIpEndpoint);
-const helloOf = (incarnation: string) => ({ name: 'b', incarnation, lanes: 2, wires: ['shm'] });
+const helloOf = (incarnation: string) => ({
+  name: 'b',
+  incarnation,
+  lanes: 2,
+  wires: ['shm'],
+  admission: 'packets' as const,
+});
 
 class FakeConnection implements PeerConnection {
   readonly isDialer = true;
@@ -86,7 +92,8 @@ class World implements Disposable {
         assert.ok(this.announced.delete(formatIpEndpoint(endpoint)));
       },
     };
-    const parts = { lanes: this.lanes, announcements: new Announcements(sink) };
+    const knocks = { announced: () => {}, withdrawn: () => {}, asked: async () => {} };
+    const parts = { lanes: this.lanes, announcements: new Announcements(sink), knocks };
     this.table = new PeerTable('a', parts, (message) => void this.errors.push(message), ['10.0.0.1']);
     this.table.replace([place('b', '10.0.0.2'), place('c', '10.0.0.3')]);
     this.#subscription = subscribe('peer', ({ peer, state, reason, address }) => {

@@ -26,6 +26,15 @@ export interface PeerLanes {
 export interface PeerParts {
   readonly lanes: PeerLanes;
   readonly announcements: Announcements;
+  readonly knocks: Knocks;
+}
+
+/** Whether packets of this host get to where peers listen. */
+export interface Knocks {
+  announced(to: IpEndpoint): void;
+  withdrawn(to: IpEndpoint): void;
+  /** Resolves when it is known whether they get there, as far as somebody asks. */
+  asked(to: IpEndpoint): Promise<void>;
 }
 
 interface Listener {
@@ -209,7 +218,8 @@ export class Peer implements Disposable {
 
   /** No connection may come to a lane that does not know yet where to carry it. */
   async #route(listeners: readonly Listener[]): Promise<void> {
-    await this.#parts.lanes.settled();
+    const { lanes, knocks } = this.#parts;
+    await Promise.all([lanes.settled(), ...listeners.map(({ endpoint }) => knocks.asked(endpoint))]);
     const routed = listeners.filter((one) => this.#listeners.get(formatIpEndpoint(one.endpoint)) === one);
     for (const listener of routed) listener.isRouted = true;
     if (this.#phase.kind === 'ready') this.#announce(routed);

@@ -19,7 +19,7 @@ function connect(verdict: keyof typeof verdicts): Connection {
 test('a connection that is left to TCP is told with its reason; others and shortcuts are not', () => {
   const heard: ConnectionEvent[] = [];
   const log = new PlainLog();
-  const why = (): string => 'peer b is down';
+  const why = 'peer b is down';
   log.add(connect('notAnnounced'), why);
   {
     using _ = subscribe('connection', (event) => heard.push(event));

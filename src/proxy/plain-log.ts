@@ -10,13 +10,13 @@ const KEPT = 256;
 export class PlainLog {
   readonly #kept: ConnectionStatus[] = [];
 
-  add(connection: Connection, reasonOf: (original: string) => string): void {
+  /** `detail`: what is known besides the verdict. */
+  add(connection: Connection, detail: string): void {
     const verdict = verdictName(connection.verdict);
     if (verdict === 'carried' || verdict === 'own') return;
     const remote = formatIpEndpoint(connection.original);
     const isShortcut = verdict === 'shortcut';
     const words = verdictWords[verdict].replace(/^plain TCP: /, '');
-    const detail = verdict === 'notAnnounced' ? reasonOf(remote) : '';
     const status: ConnectionStatus = {
       // The hook decides before most sockets have a local port.
       local: connection.source.port === 0 ? '*' : formatIpEndpoint(connection.source),
@@ -32,6 +32,8 @@ export class PlainLog {
       stream: -1,
       command: connection.command,
       pid: connection.pid,
+      netns: connection.netns,
+      container: '',
       bytesOut: 0,
       bytesIn: 0,
       heldBytes: 0,

@@ -6,20 +6,24 @@ import type { LaneReport } from '../lane/index.ts';
 import type { ConnectionStatus, DaemonStatus } from '../status/index.ts';
 import {
   type Check,
+  type Connection,
   explainConnection,
   formatIpEndpoint,
   isMeant,
   parseIpEndpoint,
   type Steering,
   SteeringView,
+  verdictName,
   verdictWords,
   type Which,
 } from '../steering/index.ts';
 import { packageVersion } from '../system/index.ts';
 import { didYouMean, isNodeName } from '../text/index.ts';
+import type { Admission } from './admission/index.ts';
 import type { ControlPlane } from './control/index.ts';
 import type { HostListeners } from './host-listeners.ts';
 import type { Lanes } from './lanes.ts';
+import type { Namespaces } from './namespaces.ts';
 import type { PeerTable } from './peer-table.ts';
 import type { PlainLog } from './plain-log.ts';
 import type { Readiness } from './readiness.ts';
@@ -31,8 +35,10 @@ interface ReporterParts {
   readonly peers: PeerTable;
   readonly control: ControlPlane;
   readonly listeners: HostListeners;
+  readonly namespaces: Namespaces;
   readonly plain: PlainLog;
   readonly readiness: Readiness;
+  readonly admission: Admission;
 }
 
 type Counters = DaemonStatus['counters'];
@@ -78,8 +84,17 @@ export class DaemonReporter {
   }
 
   async connections(): Promise<readonly ConnectionStatus[]> {
-    const { lanes, plain } = this.#parts;
-    return [...(await lanes.connections()), ...plain.recent];
+    const { lanes, plain, namespaces } = this.#parts;
+    const all = [...(await lanes.connections()), ...plain.recent];
+    return all.map((connection) => ({ ...connection, container: namespaces.containerOf(connection.netns) }));
+  }
+
+  /** More about a connect that was left to plain TCP than its verdict says. */
+  whyPlain({ verdict, original }: Connection): string {
+    const { peers, admission } = this.#parts;
+    const name = verdictName(verdict);
+    if (name === 'notAnnounced') return peers.whyNotAnnounced(formatIpEndpoint(original));
+    return name === 'notAdmitted' ? admission.whyNot(original) : '';
   }
 
   async explain(which: string): Promise<readonly string[]> {
@@ -91,8 +106,7 @@ export class DaemonReporter {
     if (found.length > 0) {
       return found.flatMap((connection) => {
         const { verdict, checks } = explainConnection(connection, rules);
-        const why =
-          verdict === 'notAnnounced' ? this.#parts.peers.whyNotAnnounced(formatIpEndpoint(connection.original)) : '';
+        const why = this.whyPlain(connection);
         return [...checks.map(lineOf), verdictWords[verdict], ...(why === '' ? [] : [why])];
       });
     }

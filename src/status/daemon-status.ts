@@ -24,6 +24,10 @@ export interface ConnectionStatus {
   readonly stream: number;
   readonly command: string;
   readonly pid: number;
+  /** The cookie of the program's network namespace; 0 when it is not known. */
+  readonly netns: number;
+  /** The name of the cgroup of a program in a network namespace of its own; '' for others. */
+  readonly container: string;
   readonly bytesOut: number;
   readonly bytesIn: number;
   /** Bytes that came from the peer and wait for the program to read them. */

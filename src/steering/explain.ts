@@ -30,6 +30,7 @@ export const verdictWords: Readonly<Record<Verdict, string>> = {
   daemonDown: 'plain TCP: no lane of a daemon was alive',
   notAnnounced: 'plain TCP: no peer announced that the destination listens',
   notServed: 'plain TCP: the daemon has no listener for it in its network namespace',
+  notAdmitted: 'plain TCP: its packets have not been seen to get to the destination lately',
   noMemory: 'plain TCP: the kernel had no memory to remember it',
   shortcut: 'by shortcut to a program of this host, where both ends take part',
 };
@@ -69,6 +70,9 @@ export function explainConnection(connection: Connection, rules: RuleSet): Expla
   const isElsewhere = verdict === 'notServed';
   const listens = 'does the lane listen in its network namespace, for its address family?';
   if (add(listens, isElsewhere ? 'no' : 'yes', isElsewhere)) return explained;
+  const isBarred = verdict === 'notAdmitted';
+  if (add('do packets from there get to the destination?', isBarred ? 'not seen lately' : 'yes', isBarred))
+    return explained;
   if (verdict === 'noMemory') add('could the kernel remember it?', 'no: out of memory', true);
   else add('by which method?', 'connect: it was sent to the daemon', true);
   return explained;

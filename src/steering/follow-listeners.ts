@@ -1,5 +1,6 @@
 // Follows what listens on this host, at the addresses where other hosts reach it.
 
+import { type Fd, inNetns, netnsCookie } from '../native/index.ts';
 import { formatIpEndpoint, hostOf } from './ip-endpoint.ts';
 import type { Event } from './layouts.ts';
 import { eventKinds, type IpEndpoint } from './layouts.ts';
@@ -21,8 +22,17 @@ const MAX_SHARE = 1 / 1000;
 /** Where other hosts reach servers of this host. */
 export interface Listener {
   readonly endpoint: IpEndpoint;
+  /** The network namespace that they are in. */
+  readonly netns: number;
   /** Of all processes that have a socket there; '' for a socket of which none is known. */
   readonly commands: readonly string[];
+}
+
+/** A network namespace besides the daemon's own. */
+interface OtherNetns {
+  readonly netns: number;
+  readonly fd: Fd;
+  readonly addresses: readonly string[];
 }
 
 export interface ListenerFollower extends Disposable {
@@ -36,11 +46,14 @@ interface FollowerOptions {
   readonly onListeners: (listeners: readonly Listener[], addresses: readonly string[]) => void;
   /** Whether the commands are wanted in the next scan. */
   readonly needsCommands: () => boolean;
+  /** Where to look besides. */
+  readonly others: () => Iterable<OtherNetns>;
 }
 
 /** This process's own listeners are left out. */
-export function followListeners({ onListeners, needsCommands }: FollowerOptions): ListenerFollower {
+export function followListeners({ onListeners, needsCommands, others }: FollowerOptions): ListenerFollower {
   const own = new OwnListeners();
+  const netns = netnsCookie();
   const addresses = new SteadyAddresses();
   let isScanDue = false;
   let isOver = false;
@@ -49,12 +62,15 @@ export function followListeners({ onListeners, needsCommands }: FollowerOptions)
     isScanDue = false;
     if (isOver) return;
     const startMs = performance.now();
-    const sockets = scanListeners((inode) => own.has(inode));
+    const look = (): readonly ListeningSocket[] => scanListeners((inode) => own.has(inode));
     const here = addresses.read();
+    const places = [{ netns, addresses: here, sockets: look() }];
+    for (const other of others()) places.push({ ...other, sockets: inNetns(other.fd, look) });
     const isNeeded = needsCommands();
-    if (isNeeded) commands.follow(new Set(sockets.map(({ inode }) => inode)));
+    if (isNeeded) commands.follow(new Set(places.flatMap(({ sockets }) => sockets.map(({ inode }) => inode))));
+    const commandsOf = (inode: string): readonly string[] => (isNeeded ? commands.of(inode) : ['']);
     onListeners(
-      mergeSockets(sockets, here, (inode) => (isNeeded ? commands.of(inode) : [''])),
+      places.flatMap((place) => mergeSockets(place, commandsOf)),
       here,
     );
     clearTimeout(timer);
@@ -80,8 +96,7 @@ export function followListeners({ onListeners, needsCommands }: FollowerOptions)
 
 /** Several sockets may be reached at one endpoint. Which of them gets a connection is not known. */
 function mergeSockets(
-  sockets: readonly ListeningSocket[],
-  addresses: readonly string[],
+  { netns, addresses, sockets }: Omit<OtherNetns, 'fd'> & { readonly sockets: readonly ListeningSocket[] },
   commandsOf: (inode: string) => readonly string[],
 ): readonly Listener[] {
   const listeners = new Map<string, Listener>();
@@ -90,7 +105,7 @@ function mergeSockets(
       if (isHostLocal(hostOf(endpoint.address))) continue;
       const key = formatIpEndpoint(endpoint);
       const before = listeners.get(key)?.commands ?? [];
-      listeners.set(key, { endpoint, commands: [...new Set([...before, ...commandsOf(socket.inode)])] });
+      listeners.set(key, { endpoint, netns, commands: [...new Set([...before, ...commandsOf(socket.inode)])] });
     }
   }
   return [...listeners.values()];

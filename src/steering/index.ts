@@ -1,6 +1,7 @@
 // Whose connections are carried, and how they reach the daemon.
 
 export { type AcceptLine, formatAcceptLine, parseAcceptLines } from './accept-line.ts';
+export { Admissions, type HeardSyn, type Knock, type Passage } from './admissions.ts';
 export {
   type Check,
   type Explanation,
@@ -12,7 +13,7 @@ export {
   type Which,
 } from './explain.ts';
 export { followListeners, type Listener } from './follow-listeners.ts';
-export { addressOf, canonicalHost, endpointOf, formatIpEndpoint, parseIpEndpoint } from './ip-endpoint.ts';
+export { addressOf, canonicalHost, endpointOf, formatIpEndpoint, hostOf, parseIpEndpoint } from './ip-endpoint.ts';
 export { LANE_BEAT_NS, LaneSteering } from './lane-steering.ts';
 export { type Connection, eventKinds, type IpEndpoint, verdicts } from './layouts.ts';
 export { isHostLocal, ownAddresses } from './listeners.ts';

@@ -36,8 +36,9 @@ export const verdicts = {
   daemonDown: 5,
   notAnnounced: 6,
   notServed: 7,
-  noMemory: 8,
-  shortcut: 9,
+  notAdmitted: 8,
+  noMemory: 9,
+  shortcut: 10,
 } as const;
 
 export const eventKinds = {
@@ -69,20 +70,26 @@ export function writeIpEndpoint(view: DataView, offset: number, value: IpEndpoin
 export interface Settings {
   readonly daemonTgid: number;
   readonly lanes: number;
+  readonly asksPackets: number;
+  readonly unused: number;
 }
 
-export const SETTINGS_BYTES = 8;
+export const SETTINGS_BYTES = 16;
 
 export function readSettings(view: DataView, offset: number): Settings {
   return {
     daemonTgid: view.getUint32(offset, true),
     lanes: view.getUint32(offset + 4, true),
+    asksPackets: view.getUint32(offset + 8, true),
+    unused: view.getUint32(offset + 12, true),
   };
 }
 
 export function writeSettings(view: DataView, offset: number, value: Settings): void {
   view.setUint32(offset, value.daemonTgid, true);
   view.setUint32(offset + 4, value.lanes, true);
+  view.setUint32(offset + 8, value.asksPackets, true);
+  view.setUint32(offset + 12, value.unused, true);
 }
 
 export interface ServiceKey {
@@ -162,6 +169,86 @@ export function readAnnouncement(view: DataView, offset: number): Announcement {
 export function writeAnnouncement(view: DataView, offset: number, value: Announcement): void {
   view.setUint32(offset, value.peer, true);
   view.setUint32(offset + 4, value.flags, true);
+}
+
+export interface AdmissionKey {
+  readonly netns: number;
+  readonly from: readonly number[];
+  readonly to: IpEndpoint;
+  readonly unused: number;
+}
+
+export const ADMISSION_KEY_BYTES = 48;
+
+export function readAdmissionKey(view: DataView, offset: number): AdmissionKey {
+  return {
+    netns: Number(view.getBigUint64(offset, true)),
+    from: Array.from({ length: 4 }, (_, index) => view.getUint32(offset + 8 + index * 4, true)),
+    to: readIpEndpoint(view, offset + 24),
+    unused: view.getUint32(offset + 44, true),
+  };
+}
+
+export function writeAdmissionKey(view: DataView, offset: number, value: AdmissionKey): void {
+  view.setBigUint64(offset, BigInt(value.netns), true);
+  for (let index = 0; index < Math.min(4, value.from.length); index++)
+    view.setUint32(offset + 8 + index * 4, value.from[index], true);
+  writeIpEndpoint(view, offset + 24, value.to);
+  view.setUint32(offset + 44, value.unused, true);
+}
+
+export interface Admission {
+  readonly deadlineNs: number;
+  readonly usedNs: number;
+  readonly from: readonly number[];
+}
+
+export const ADMISSION_BYTES = 32;
+
+export function readAdmission(view: DataView, offset: number): Admission {
+  return {
+    deadlineNs: Number(view.getBigUint64(offset, true)),
+    usedNs: Number(view.getBigUint64(offset + 8, true)),
+    from: Array.from({ length: 4 }, (_, index) => view.getUint32(offset + 16 + index * 4, true)),
+  };
+}
+
+export function writeAdmission(view: DataView, offset: number, value: Admission): void {
+  view.setBigUint64(offset, BigInt(value.deadlineNs), true);
+  view.setBigUint64(offset + 8, BigInt(value.usedNs), true);
+  for (let index = 0; index < Math.min(4, value.from.length); index++)
+    view.setUint32(offset + 16 + index * 4, value.from[index], true);
+}
+
+export interface HeardSyn {
+  readonly heardNs: number;
+  readonly netns: number;
+  readonly client: IpEndpoint;
+  readonly server: IpEndpoint;
+  readonly sequence: number;
+  readonly unused: number;
+}
+
+export const HEARD_SYN_BYTES = 64;
+
+export function readHeardSyn(view: DataView, offset: number): HeardSyn {
+  return {
+    heardNs: Number(view.getBigUint64(offset, true)),
+    netns: Number(view.getBigUint64(offset + 8, true)),
+    client: readIpEndpoint(view, offset + 16),
+    server: readIpEndpoint(view, offset + 36),
+    sequence: view.getUint32(offset + 56, true),
+    unused: view.getUint32(offset + 60, true),
+  };
+}
+
+export function writeHeardSyn(view: DataView, offset: number, value: HeardSyn): void {
+  view.setBigUint64(offset, BigInt(value.heardNs), true);
+  view.setBigUint64(offset + 8, BigInt(value.netns), true);
+  writeIpEndpoint(view, offset + 16, value.client);
+  writeIpEndpoint(view, offset + 36, value.server);
+  view.setUint32(offset + 56, value.sequence, true);
+  view.setUint32(offset + 60, value.unused, true);
 }
 
 export interface Connection {

@@ -14,7 +14,7 @@ export interface Method {
   readonly daemonHooks: readonly string[];
   /** Programs on maps of sockets. */
   readonly verdicts: readonly (readonly [program: string, map: string])[];
-  /** Programs that user space runs by the bpf system call. */
+  /** Programs that the daemon runs by the bpf system call, or attaches to sockets of its own. */
   readonly runnable: readonly string[];
   readonly maps: readonly string[];
   /** Maps that are pinned besides those of every instance. */
@@ -30,12 +30,15 @@ const connect: Method = {
   hooks: ['steer_connect4', 'steer_connect6', 'steer_getpeername4', 'steer_getpeername6', 'steer_sockops'],
   daemonHooks: ['steer_daemon_sockops'],
   verdicts: [],
-  runnable: ['steer_whoami'],
+  runnable: ['steer_whoami', 'knock_filter'],
   maps: [
     'settings',
     'no_rules',
     'rules',
     'announced',
+    'admissions',
+    'knocks',
+    'heard_syns',
     'lane_deadlines',
     'services',
     'lane_marks',

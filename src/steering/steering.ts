@@ -2,6 +2,7 @@
 
 import { constants, readFileSync } from 'node:fs';
 import { type BpfAttachment, BpfLink, BpfMap, type BpfObject, Fd, FdWatch, RingBuffer } from '../native/index.ts';
+import { Admissions } from './admissions.ts';
 import { endpointBytes } from './ip-endpoint.ts';
 import {
   ANNOUNCEMENT_BYTES,
@@ -24,6 +25,8 @@ export interface SteeringOptions {
   /** Programs in this cgroup and below it are steered. */
   readonly cgroup: string;
   readonly rules: readonly SteerRule[];
+  /** Connects need an admission besides the announcement of their destination. */
+  readonly asksPackets?: boolean;
 }
 
 export type Verdict = keyof typeof verdicts;
@@ -54,6 +57,8 @@ export class Steering implements Disposable {
   readonly #maps: Readonly<Record<OwnMap, BpfMap>>;
   readonly #events: RingBuffer;
   readonly #undo: DisposableStack;
+  readonly #asksPackets: boolean;
+  readonly admissions: Admissions;
   #rules: readonly SteerRule[] = [];
   #ruleMap: BpfMap | null = null;
   #generation = 0;
@@ -72,7 +77,7 @@ export class Steering implements Disposable {
     compileRules(options.rules, 0);
     const loaded = loadMethods(readObject());
     const object = undo.use(loaded.object);
-    const steering = undo.use(new Steering(loaded, options.instance, cgroup));
+    const steering = undo.use(new Steering(loaded, options, cgroup));
     steering.setRules(options.rules);
     using pins = new PinsAside(options.instance);
     const target = undo.use(Fd.open(cgroup, constants.O_RDONLY | constants.O_DIRECTORY));
@@ -95,9 +100,10 @@ export class Steering implements Disposable {
     return steering;
   }
 
-  private constructor(loaded: LoadedMethods, instance: string, cgroup: string) {
+  private constructor(loaded: LoadedMethods, { instance, asksPackets = false }: SteeringOptions, cgroup: string) {
     using undo = new DisposableStack();
     this.instance = instance;
+    this.#asksPackets = asksPackets;
     this.cgroup = cgroup;
     this.#loaded = loaded;
     const { object } = loaded;
@@ -109,6 +115,7 @@ export class Steering implements Disposable {
       announced: open('announced'),
       verdicts: open('verdicts'),
     };
+    this.admissions = undo.use(new Admissions(object));
     this.#events = undo.use(new RingBuffer(object.mapFd('events'), EVENTS_BYTES));
     this.#undo = undo.move();
   }
@@ -157,7 +164,9 @@ export class Steering implements Disposable {
 
   #writeSettings(lanes: number): void {
     const bytes = new Uint8Array(SETTINGS_BYTES);
-    writeSettings(new DataView(bytes.buffer), 0, { daemonTgid: this.#object.run('steer_whoami'), lanes });
+    const asksPackets = this.#asksPackets ? 1 : 0;
+    const daemonTgid = this.#object.run('steer_whoami');
+    writeSettings(new DataView(bytes.buffer), 0, { daemonTgid, lanes, asksPackets, unused: 0 });
     this.#maps.settings.update(firstKey, bytes);
   }
 

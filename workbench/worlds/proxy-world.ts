@@ -96,8 +96,10 @@ export class ProxyWorld extends World implements CarryingWorld {
     const destinations = programs === peer ? [peer] : [peer, programs];
     const devices = [`soft-${this.wire}`];
     const settings = daemonSettings({ host, peers: [peer], folder: this.folder.path, devices });
-    // What a test has left open need not hold up its end.
-    return { ...settings, rules: destinations.flatMap((to) => this.#rules(to)), drainSeconds: 1, ...this.#more(name) };
+    const rules = destinations.flatMap((to) => this.#rules(to));
+    // What a test has left open need not hold up its end. Some of its servers listen on dozens of
+    // ports, each of which is to be carried at once.
+    return { ...settings, rules, drainSeconds: 1, idleDestinations: 256, ...this.#more(name) };
   }
 
   /** Also in place of one that is gone. */

@@ -8,7 +8,15 @@ import { ProtocolError } from '../../errors.ts';
 import { Heartbeat, hangUp, LineBudget, LineSplitter, MAX_LINE_BYTES } from '../../json-lines/index.ts';
 import type { IpEndpoint } from '../../steering/index.ts';
 import { printable } from '../../text/index.ts';
-import { controlProtocol, MAX_ENDPOINTS_PER_LINE, type Message, type PeerMessage } from './control-protocol.ts';
+import {
+  controlProtocol,
+  type GateMessage,
+  type KnockMessage,
+  MAX_AT_ONCE,
+  MAX_ENDPOINTS_PER_LINE,
+  type Message,
+  type PeerMessage,
+} from './control-protocol.ts';
 import type { HeartbeatSpec, PeerHello } from './control-spec.ts';
 import type { Handshake } from './handshake.ts';
 
@@ -42,6 +50,7 @@ export class ControlConnection {
   readonly #beat: HeartbeatSpec;
   readonly #events: ConnectionEvents;
   readonly #lines = new LineSplitter(MAX_LINE_BYTES, new LineBudget());
+  readonly #untold: (KnockMessage | GateMessage)[] = [];
   #heartbeat: Heartbeat | undefined;
   #isEnded = false;
 
@@ -88,6 +97,20 @@ export class ControlConnection {
   /** The addresses of that number count here. */
   tellKnown(number: number): void {
     this.#send({ kind: 'addressesKnown', number });
+  }
+
+  /** About packets between the two hosts. What is told in one turn goes in few lines. */
+  tellAdmission(message: KnockMessage | GateMessage): void {
+    if (this.#untold.push(message) === 1) setImmediate(() => this.#tellAll());
+  }
+
+  #tellAll(): void {
+    const byKind = Map.groupBy(this.#untold.splice(0), ({ kind }) => kind);
+    for (const [kind, list] of byKind) {
+      for (let at = 0; at < list.length; at += MAX_AT_ONCE) {
+        this.#send({ kind, list: list.slice(at, at + MAX_AT_ONCE) } as Message);
+      }
+    }
   }
 
   /** False when the connection has ended. */

@@ -35,8 +35,14 @@ describe('the control plane', { concurrency: true }, () => {
     await assert.rejects(start({ peers: [peer('b', 0)] }), /peer b: '127.0.0.1' port 0 is not an address to dial/);
     await assert.rejects(start({ listen: [] }), /no address for peers to connect to/);
     await assert.rejects(start({ heartbeatMs: 100, deadMs: 150 }), /less than two heartbeats/);
-    await assert.rejects(start({ hello: { incarnation: 'x', lanes: 1, wires: [] } }), /incarnation/);
-    await assert.rejects(start({ hello: { incarnation: makeNonce(), lanes: 65, wires: [] } }), /lanes/);
+    await assert.rejects(
+      start({ hello: { incarnation: 'x', lanes: 1, wires: [], admission: 'packets' as const } }),
+      /incarnation/,
+    );
+    await assert.rejects(
+      start({ hello: { incarnation: makeNonce(), lanes: 65, wires: [], admission: 'packets' as const } }),
+      /lanes/,
+    );
     await assert.rejects(start({ security: { kind: 'tls', ca: '', cert: '', key: '' } }), {
       code: 'MILLRACE_ERR_USAGE',
       message: /the CA, certificate, key or revocation list cannot be used/,
@@ -155,7 +161,7 @@ describe('the control plane', { concurrency: true }, () => {
     await using a = await Party.start({ name: 'a', peers: [peer('b', portB)], port: portA });
     a.plane.setListeners(() => [parseIpEndpoint('10.0.0.1:80')]);
     for (const incarnation of incarnations) {
-      const hello = { incarnation, lanes: 1, wires: [] };
+      const hello = { incarnation, lanes: 1, wires: [], admission: 'packets' as const };
       await using b = await Party.start({ name: 'b', peers: [peer('a', portA)], port: portB, hello });
       await eventually('b heard what listens at a', () => b.news.includes('a +10.0.0.1:80'));
       await a.untilUp('b');

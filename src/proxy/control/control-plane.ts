@@ -7,7 +7,7 @@ import type { IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial, revocationOf } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
-import { MAX_ADDRESSES } from './control-protocol.ts';
+import { type GateMessage, type KnockMessage, MAX_ADDRESSES } from './control-protocol.ts';
 import { ControlServer, type Incoming } from './control-server.ts';
 import type {
   ControlAddress,
@@ -117,6 +117,18 @@ export class ControlPlane implements AsyncDisposable {
   setListeners(listenersFor: ListenersFor): void {
     this.#listenersFor = listenersFor;
     for (const entry of this.#entries.values()) entry.tellListeners(listenersFor(entry.peer.name));
+  }
+
+  /** About packets between the two hosts. False when the peer is not up. */
+  tellAdmission(peer: string, message: KnockMessage | GateMessage): boolean {
+    const connection = this.#entries.get(peer)?.connection;
+    connection?.tellAdmission(message);
+    return connection !== undefined;
+  }
+
+  /** The peer broke the protocol. */
+  refuse(peer: string, reason: string): void {
+    this.#entries.get(peer)?.connection?.refuse(reason);
   }
 
   /**

@@ -4,7 +4,15 @@ import { MAX_LINE_BYTES } from '../../json-lines/line-splitter.ts';
 import { parseIpEndpoint } from '../../steering/index.ts';
 import { checkHello, controlProtocol, MAX_LINK_BODY_BYTES } from './control-protocol.ts';
 
-const hello = { millrace: 'control', version: 3, name: 'a', incarnation: 'a'.repeat(32), lanes: 1, wires: ['shm'] };
+const hello = {
+  millrace: 'control',
+  version: 4,
+  name: 'a',
+  incarnation: 'a'.repeat(32),
+  lanes: 1,
+  wires: ['shm'],
+  admission: 'packets',
+};
 
 describe('the lines between daemons', () => {
   test('whatever is not exactly a message is refused', () => {
@@ -53,7 +61,10 @@ describe('the lines between daemons', () => {
     assert.throws(() => controlProtocol.line({ kind: 'link', link: 0, body }), usage);
     assert.throws(() => controlProtocol.line({ kind: 'link', link: 64, body: {} }), usage);
     assert.throws(() => controlProtocol.line({ kind: 'link', link: 0, body: [] }), usage);
-    assert.throws(() => checkHello({ name: 'a', incarnation: 'short', lanes: 1, wires: [] }), /incarnation/);
+    assert.throws(
+      () => checkHello({ name: 'a', incarnation: 'short', lanes: 1, wires: [], admission: 'packets' }),
+      /incarnation/,
+    );
     const largest = { t: 'x'.repeat(MAX_LINK_BODY_BYTES - '{"t":""}'.length) };
     assert.equal(controlProtocol.parse(controlProtocol.line({ kind: 'link', link: 63, body: largest })).kind, 'link');
   });

@@ -10,6 +10,11 @@
 //   either:    addressesKnown        its lanes know the addresses of that number
 //   either:    announce              servers listen there; all listeners are announced after the hello
 //   either:    withdraw              no server listens there any more
+//   either:    knock                 a SYN of its is on the way; its sequence number ends in the tag
+//   either:    heard                 the answer: it arrived, sealed with a key that is not told yet
+//   either:    sequence              the whole sequence number, to who heard it; a wrong one breaks the protocol
+//   either:    gate                  the key of the seal: from there on streams may come
+//   either:    closed                instead of heard or gate: why they may not
 //   either:    link                  for the lanes: about their link of that number
 //   either:    ping                  still here; answered with a pong of the same number
 //   either:    bye                   the last line of a side that leaves in order
@@ -17,11 +22,14 @@
 
 import {
   converted,
+  type Fields,
   hex,
   integer,
   jsonObject,
   list,
   type MessageOf,
+  object,
+  oneOf,
   only,
   optional,
   Protocol,
@@ -39,6 +47,10 @@ const MAX_LANES = 64;
 const MAX_LINKS = 64;
 export const MAX_LINK_BODY_BYTES = 16 * 1024;
 const MAX_LINK_BODY_DEPTH = 16;
+/** Of what is told of knocks in one line. */
+export const MAX_AT_ONCE = 64;
+/** As many as a daemon keeps SYNs for. */
+const MAX_TAG = 16_383;
 
 const nodeName = only(text(/^.{1,63}$/, 'a node name'), isNodeName, 'a node name');
 const wire = text(/^[\x21-\x7e]{1,64}$/, 'the name of a wire');
@@ -46,14 +58,16 @@ const ipEndpoint = converted(text(/^.{1,60}$/, 'an address and port'), parseIpEn
 const ipAddress = converted(text(/^[0-9a-fA-F:.]{2,45}$/, 'an IP address'), canonicalHost, canonicalHost);
 const endpoints = list(ipEndpoint, 0, MAX_ENDPOINTS_PER_LINE);
 const reason = printableText();
+const many = <F extends Fields>(fields: F) => ({ list: list(object(fields), 1, MAX_AT_ONCE) });
 const nonce = hex(32);
 
-export const controlProtocol = new Protocol('control', 3, {
+export const controlProtocol = new Protocol('control', 4, {
   hello: {
     name: nodeName,
     incarnation: hex(32),
     lanes: integer(1, MAX_LANES),
     wires: list(wire, 0, 8),
+    admission: oneOf('packets', 'peers'),
     nonce: optional(nonce),
   },
   proof: { nonce },
@@ -61,6 +75,11 @@ export const controlProtocol = new Protocol('control', 3, {
   addressesKnown: { number: integer() },
   announce: { endpoints },
   withdraw: { endpoints },
+  knock: many({ number: integer(), tag: integer(0, MAX_TAG), from: ipAddress, to: ipEndpoint }),
+  heard: many({ number: integer(), seal: hex(64) }),
+  sequence: many({ number: integer(), sequence: integer(0, 0xffff_ffff) }),
+  gate: many({ number: integer(), key: hex(32) }),
+  closed: many({ number: integer(), reason }),
   link: { link: integer(0, MAX_LINKS - 1), body: jsonObject(MAX_LINK_BODY_BYTES, MAX_LINK_BODY_DEPTH) },
   ping: { number: integer() },
   pong: { number: integer() },
@@ -72,8 +91,19 @@ export type Message = MessageOf<typeof controlProtocol>;
 /** What is said once both are up, apart from the heartbeat. */
 export type PeerMessage = MessageOf<
   typeof controlProtocol,
-  'addresses' | 'addressesKnown' | 'announce' | 'withdraw' | 'link'
+  'addresses' | 'addressesKnown' | 'announce' | 'withdraw' | 'link' | KnockKind | GateKind
 >;
+
+type KnockKind = 'knock' | 'sequence';
+type GateKind = 'heard' | 'gate' | 'closed';
+/** One of the many that a message of that kind may tell. */
+type One<Kind extends KnockKind | GateKind> = Kind extends unknown
+  ? { readonly kind: Kind } & MessageOf<typeof controlProtocol, Kind>['list'][number]
+  : never;
+/** From who knocks. */
+export type KnockMessage = One<KnockKind>;
+/** From who may have heard it. */
+export type GateMessage = One<GateKind>;
 
 /** Throws a UsageError when peers would refuse it. */
 export function checkHello(hello: PeerHello): void {

@@ -4,6 +4,7 @@ import type { MillraceError } from '../../errors.ts';
 import type { HeartbeatSpec } from '../../json-lines/index.ts';
 import type { IpEndpoint } from '../../steering/index.ts';
 import type { ControlSecurity } from '../../tls/index.ts';
+import type { GateMessage, KnockMessage } from './control-protocol.ts';
 
 export type { HeartbeatSpec } from '../../json-lines/index.ts';
 export type { ControlSecurity } from '../../tls/index.ts';
@@ -31,6 +32,8 @@ export interface PeerHello {
   readonly lanes: number;
   /** Wires that the daemon supports, the best first. */
   readonly wires: readonly string[];
+  /** Whether connections are carried only where packets get to. */
+  readonly admission: 'packets' | 'peers';
 }
 
 /** The control connection with a peer that has proven who it is. */
@@ -61,6 +64,10 @@ export interface ControlHandlers {
   onAddresses(peer: string, hosts: readonly string[], known: () => void): void;
   /** Added ones are new, removed ones were there. All are removed before `onDown`. */
   onListeners(peer: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void;
+  /** The peer knocks at servers of this host. */
+  onKnock(peer: string, message: KnockMessage): void;
+  /** The peer answers knocks of this host. */
+  onGate(peer: string, message: GateMessage): void;
   /** `body` is an object of limited size and depth; its contents are not checked. */
   onLink(peer: string, link: number, body: object): void;
   onError(error: MillraceError): void;

@@ -4,7 +4,13 @@ import { ProtocolError } from '../../errors.ts';
 import type { Message } from './control-protocol.ts';
 import { Handshake, makeNonce } from './handshake.ts';
 
-const helloOf = (name: string) => ({ name, incarnation: makeNonce(), lanes: 1, wires: [] });
+const helloOf = (name: string) => ({
+  name,
+  incarnation: makeNonce(),
+  lanes: 1,
+  wires: [],
+  admission: 'packets' as const,
+});
 const side = (name: string, isDialer: boolean, identify = (): void => {}) =>
   new Handshake({ hello: helloOf(name), isDialer, identify });
 

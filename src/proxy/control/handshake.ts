@@ -69,6 +69,11 @@ export class Handshake {
     if (isDialer && nonce === undefined) throw new ProtocolError('a hello without a nonce');
     if (!isDialer && nonce !== undefined) throw new ProtocolError('a nonce from a dialer');
     identify(peer);
+    if (peer.admission !== hello.admission) {
+      throw new ProtocolError(
+        `its admission is ${peer.admission}, and here it is ${hello.admission}: give both the same`,
+      );
+    }
     this.#peer = peer;
     if (nonce === undefined) return { kind: 'hello', ...hello, nonce: this.#nonce };
     this.#isDone = true;

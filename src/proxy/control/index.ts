@@ -2,5 +2,6 @@
 // lanes.
 
 export { ControlPlane, isDialerOf } from './control-plane.ts';
+export type { GateMessage, KnockMessage } from './control-protocol.ts';
 export type { ControlPeer, ControlSecurity, PeerConnection, PeerHello } from './control-spec.ts';
 export { makeNonce as makeIncarnation } from './handshake.ts';

@@ -62,7 +62,28 @@ export class PeerEntry {
     } else if (message.kind === 'addressesKnown') this.#known(message.number);
     else if (message.kind === 'link') this.#handlers.onLink(name, message.link, message.body);
     else if (message.kind === 'announce') this.#announce(connection, message.endpoints);
-    else this.#withdraw(message.endpoints);
+    else if (message.kind === 'withdraw') this.#withdraw(message.endpoints);
+    else this.#hearAdmission(name, message);
+  }
+
+  #hearAdmission(name: string, message: Extract<PeerMessage, { readonly list: unknown }>): void {
+    switch (message.kind) {
+      case 'knock':
+        for (const one of message.list) this.#handlers.onKnock(name, { kind: 'knock', ...one });
+        break;
+      case 'sequence':
+        for (const one of message.list) this.#handlers.onKnock(name, { kind: 'sequence', ...one });
+        break;
+      case 'heard':
+        for (const one of message.list) this.#handlers.onGate(name, { kind: 'heard', ...one });
+        break;
+      case 'gate':
+        for (const one of message.list) this.#handlers.onGate(name, { kind: 'gate', ...one });
+        break;
+      case 'closed':
+        for (const one of message.list) this.#handlers.onGate(name, { kind: 'closed', ...one });
+        break;
+    }
   }
 
   /** Resolves when the peer knows that these are the addresses of this host, or is not up. */

@@ -14,7 +14,7 @@ const wires = ['shm', 'roce'] as const;
 const holder = join(import.meta.dirname, '../steering/death/hold-connections.ts');
 const listenPort = 7300;
 const heldCount = 100;
-const looks = 4;
+const looks = 8;
 const lookMs = 4000;
 const mostShare = 0.01;
 
@@ -23,7 +23,7 @@ before(sweepDeadTests);
 
 /** Two daemons that carry connections on which nobody speaks. */
 async function createSilent(wire: (typeof wires)[number]): Promise<ProxyWorld> {
-  const world = await ProxyWorld.create({ wire });
+  const world = await ProxyWorld.create({ wire, settings: { idleDestinations: 16 } });
   try {
     // They end with their hosts.
     await program.serve(world.b);

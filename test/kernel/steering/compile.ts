@@ -14,23 +14,33 @@ const flags = ['-std=gnu17', '-D_GNU_SOURCE', '-O2', '-Wall', '-Wextra', '-Werro
 
 /** Returns the program's file, whose name begins with that of the sources' folder. */
 export function compile(sources: readonly string[], linking: Linking = 'dynamic'): string {
-  const options = [...flags, ...(linking === 'static' ? ['-static'] : [])];
+  return build('gcc', [...flags, ...(linking === 'static' ? ['-static'] : [])], sources, linking);
+}
+
+/** The same of a BPF program; returns the object. */
+export function compileBpf(source: string): string {
+  // As set-up compiles them.
+  const machine = ['-target', 'bpf', '-mcpu=v3', '-I/usr/include/x86_64-linux-gnu'];
+  return build('clang-19', ['-O2', '-g', '-Wall', '-Wextra', '-Werror', ...machine, '-c'], [source], 'bpf');
+}
+
+function build(compiler: string, options: readonly string[], sources: readonly string[], kind: string): string {
   const headers = sources.flatMap((source) => globSync(join(dirname(source), '*.h')));
-  const hash = createHash('sha256').update(JSON.stringify([options, gcc(['--version'])]));
+  const hash = createHash('sha256').update(JSON.stringify([options, run(compiler, ['--version'])]));
   for (const file of [...new Set([...sources, ...headers])].sort()) hash.update(readFileSync(file));
-  const name = `${basename(dirname(sources[0] ?? ''))}-${linking}-${hash.digest('hex').slice(0, 16)}`;
+  const name = `${basename(dirname(sources[0] ?? ''))}-${kind}-${hash.digest('hex').slice(0, 16)}`;
   const program = join(folder, name);
   if (existsSync(program)) return program;
   mkdirSync(folder, { recursive: true });
   // Two files of tests may compile the same at once: each in a file of its own first.
   const draft = `${program}.${process.pid}`;
-  gcc([...options, ...sources, '-o', draft]);
+  run(compiler, [...options, ...sources, '-o', draft]);
   renameSync(draft, program);
   return program;
 }
 
-function gcc(args: readonly string[]): string {
-  const { status, stdout, stderr, error } = spawnSync('gcc', args, { encoding: 'utf8', timeout: 60_000 });
+function run(compiler: string, args: readonly string[]): string {
+  const { status, stdout, stderr, error } = spawnSync(compiler, args, { encoding: 'utf8', timeout: 60_000 });
   if (error !== undefined) throw error;
   assert.equal(status, 0, stderr);
   return stdout;

@@ -1,0 +1,3 @@
+// Whether packets get to where a peer listens: knocks and gates.
+
+export { Admission } from './admission.ts';
