@@ -219,10 +219,15 @@ export class Peer implements Disposable {
   /** No connection may come to a lane that does not know yet where to carry it. */
   async #route(listeners: readonly Listener[]): Promise<void> {
     const { lanes, knocks } = this.#parts;
-    await Promise.all([lanes.settled(), ...listeners.map(({ endpoint }) => knocks.asked(endpoint))]);
-    const routed = listeners.filter((one) => this.#listeners.get(formatIpEndpoint(one.endpoint)) === one);
-    for (const listener of routed) listener.isRouted = true;
-    if (this.#phase.kind === 'ready') this.#announce(routed);
+    await lanes.settled();
+    await Promise.all(
+      listeners.map(async (listener) => {
+        await knocks.asked(listener.endpoint);
+        if (this.#listeners.get(formatIpEndpoint(listener.endpoint)) !== listener) return;
+        listener.isRouted = true;
+        if (this.#phase.kind === 'ready') this.#announce([listener]);
+      }),
+    );
   }
 
   #routed(): readonly Listener[] {

@@ -93,8 +93,9 @@ export class DaemonReporter {
   whyPlain({ verdict, original }: Connection): string {
     const { peers, admission } = this.#parts;
     const name = verdictName(verdict);
-    if (name === 'notAnnounced') return peers.whyNotAnnounced(formatIpEndpoint(original));
-    return name === 'notAdmitted' ? admission.whyNot(original) : '';
+    if (name !== 'notAnnounced' && name !== 'notAdmitted') return '';
+    const why = admission.whyNot(original);
+    return why === '' && name === 'notAnnounced' ? peers.whyNotAnnounced(formatIpEndpoint(original)) : why;
   }
 
   async explain(which: string): Promise<readonly string[]> {

@@ -5,7 +5,10 @@ import type { World } from './world.ts';
 export interface CarryingWorld extends World {
   /** Connects of host a's programs that went to its daemon. */
   carried(): number;
-  /** Connects of host a's programs that went by plain TCP because its daemon seemed dead. */
+  /**
+   * Connects of host a's programs that went by plain TCP because its daemon seemed dead, or was too
+   * slow to ask whether packets get there.
+   */
   starved(): number;
   /** Ends the daemons in order; nothing that they made is left. */
   stop(): Promise<void>;

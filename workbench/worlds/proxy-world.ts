@@ -121,7 +121,7 @@ export class ProxyWorld extends World implements CarryingWorld {
   }
 
   starved(): number {
-    return this.running('a').verdict('daemonDown');
+    return this.running('a').verdict('daemonDown') + this.running('a').verdict('notAdmitted');
   }
 
   protected override isAnnounced(endpoint: string): boolean {

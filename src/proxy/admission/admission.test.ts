@@ -132,7 +132,6 @@ describe('admission', () => {
     network.whyNot = 'accept line 1 (deny)';
     network.knocker.announced(server);
     await network.talk();
-    await network.knocker.asked(server);
     assert.deepEqual([network.admitted, network.lanes], [[], []]);
     assert.equal(network.knocker.whyNot(server), 'peer b: accept line 1 (deny)');
   });
@@ -199,7 +198,6 @@ describe('admission', () => {
     using network = new Network();
     network.knocker.announced(server);
     network.knocker.peerDown('b');
-    await network.knocker.asked(server);
     assert.equal(network.knocker.whyNot(server), 'peer b is not connected');
     await network.talk();
     assert.deepEqual(network.refused, []);

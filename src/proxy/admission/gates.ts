@@ -11,6 +11,8 @@ import { makeKey, sealOf } from './seal.ts';
  * and than a stream may wait for a broken link.
  */
 const OPEN_MS = 15_000;
+/** One whose peer is not accepted there any more: as long as the admission at the other side. */
+const REFUSED_MS = 6000;
 const CLOSE_EVERY_MS = 1000;
 /** The SYN may come after the word of it. */
 const HEAR_MS = 800;
@@ -74,15 +76,6 @@ export class Gates implements Disposable {
   /** The peer hung up: knocks under way are over; its gates close by themselves. */
   peerDown(peer: string): void {
     this.#pending.delete(peer);
-  }
-
-  /** Gates that are not for its peers any more are closed at once. */
-  check(): void {
-    const { whyNot } = this.#options;
-    for (const [peer, gates] of this.#open) {
-      const wrong = Array.from(gates).filter(([, { at, netns }]) => whyNot(peer, at, netns) !== '');
-      this.#close(peer, wrong);
-    }
   }
 
   [Symbol.dispose](): void {
@@ -174,11 +167,15 @@ export class Gates implements Disposable {
   }
 
   #closeOld(): void {
-    const nowMs = performance.now();
+    const { whyNot } = this.#options;
     for (const [peer, gates] of this.#open) {
+      const isOld = ({ lastMs, at, netns }: OpenGate): boolean => {
+        const silentMs = performance.now() - lastMs;
+        return silentMs > OPEN_MS || (silentMs > REFUSED_MS && whyNot(peer, at, netns) !== '');
+      };
       this.#close(
         peer,
-        Array.from(gates).filter(([, { lastMs }]) => nowMs - lastMs > OPEN_MS),
+        Array.from(gates).filter(([, gate]) => isOld(gate)),
       );
     }
   }

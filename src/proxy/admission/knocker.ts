@@ -31,6 +31,7 @@ const ANNOUNCED_MS = 10_000;
 const MAX_USED = 256;
 const MAX_PASSAGES = 4096;
 const MAX_UNDER_WAY = 64;
+const MAX_REASONS = 256;
 /** A passage that failed so often is forgotten, unless a peer announced its destination. */
 const MAX_FAILURES = 3;
 
@@ -78,9 +79,7 @@ interface Entry {
   /** When it was last announced, wanted or used. */
   usedNs: number;
   failures: number;
-  /** Why the last attempt failed. */
-  reason: string;
-  /** Resolved by the end of the first attempt. */
+  /** Resolved by the first attempt that succeeds, or by the last of a few that fail. */
   readonly first: PromiseWithResolvers<void>;
 }
 
@@ -88,6 +87,8 @@ export class Knocker implements Disposable {
   readonly #options: KnockerOptions;
   readonly #entries = new Map<string, Entry>();
   readonly #underWay = new Map<number, Entry>();
+  /** Why it failed the last time, by destination, the oldest first. */
+  readonly #reasons = new Map<string, string>();
   readonly #ticks: NodeJS.Timeout;
   #poll: NodeJS.Timeout | undefined;
   #nextNumber = 1;
@@ -129,11 +130,9 @@ export class Knocker implements Disposable {
     this.#tick();
   }
 
-  /** Why packets do not get there; empty when they do, or when nobody has asked. */
+  /** Why packets did not get there the last time; empty when they did, or when nobody asked. */
   whyNot(to: IpEndpoint): string {
-    const there = formatIpEndpoint(to);
-    const about = Array.from(this.#entries.values()).filter(({ passage }) => formatIpEndpoint(passage.to) === there);
-    return about.find(({ provenNs, reason }) => provenNs === 0 && reason !== '')?.reason ?? '';
+    return this.#reasons.get(formatIpEndpoint(to)) ?? '';
   }
 
   hear(peer: string, message: GateMessage): void {
@@ -180,7 +179,6 @@ export class Knocker implements Disposable {
       nextNs: 0,
       usedNs: monotonicNs() - (USED_MS - ANNOUNCED_MS) * 1e6,
       failures: 0,
-      reason: '',
       first: Promise.withResolvers<void>(),
     };
     this.#entries.set(key, entry);
@@ -277,7 +275,7 @@ export class Knocker implements Disposable {
     if (isMoved) admissions.withdraw(passage, entry.source);
     entry.source = attempt.knock.source;
     entry.failures = 0;
-    entry.reason = '';
+    this.#reasons.delete(formatIpEndpoint(passage.to));
     entry.usedNs = Math.max(entry.usedNs, admissions.admit(passage, entry.source, deadlineNs));
     entry.nextNs = attempt.sentNs + (attempt.sentNs - entry.usedNs < BUSY_MS * 1e6 ? AGAIN_MS : AGAIN_IDLE_MS) * 1e6;
     entry.first.resolve();
@@ -286,10 +284,19 @@ export class Knocker implements Disposable {
   #fail(entry: Entry, reason: string): void {
     this.#end(entry);
     entry.failures++;
-    entry.reason = reason;
     entry.nextNs = monotonicNs() + Math.min(MAX_RETRY_MS, RETRY_MS * 2 ** (entry.failures - 1)) * 1e6;
+    this.#remember(entry.passage.to, reason);
+    if (entry.failures < MAX_FAILURES) return;
     entry.first.resolve();
-    if (!entry.isAnnounced && entry.provenNs === 0 && entry.failures >= MAX_FAILURES) this.#forget(entry);
+    if (!entry.isAnnounced && entry.provenNs === 0) this.#forget(entry);
+  }
+
+  #remember(to: IpEndpoint, reason: string): void {
+    const key = formatIpEndpoint(to);
+    this.#reasons.delete(key);
+    this.#reasons.set(key, reason);
+    const [oldest] = this.#reasons.keys();
+    if (this.#reasons.size > MAX_REASONS && oldest !== undefined) this.#reasons.delete(oldest);
   }
 
   #end(entry: Entry): void {
