@@ -95,7 +95,7 @@ export class Lane implements Disposable {
       case 'peerGone':
         for (const session of this.#sessionsWith(message.peer)) session.close(message.reason);
         this.#peers.delete(message.peer);
-        this.#dialer.forget(message.peer);
+        this.#dialer.setClients(message.peer, []);
         this.#listSessions();
         break;
       case 'link':

@@ -67,6 +67,7 @@ export class ServerDialer {
     else this.#clients.set(peer, new Set(hosts));
   }
 
+  /** Also of a peer that is none any more: who opened them closes them. */
   changeGates({ peer, opened, closed }: Omit<Extract<ToLane, { kind: 'gates' }>, 'kind'>): void {
     const gates = this.#gates.get(peer) ?? new Map<string, Gate>();
     for (const { from, to } of closed) gates.delete(`${from} ${to}`);
@@ -76,12 +77,6 @@ export class ServerDialer {
     }
     if (gates.size === 0) this.#gates.delete(peer);
     else this.#gates.set(peer, gates);
-  }
-
-  /** It is no peer any more. */
-  forget(peer: string): void {
-    this.#gates.delete(peer);
-    this.#clients.delete(peer);
   }
 
   /** The leg to the server, or the errno with which the client is refused. */
