@@ -10,6 +10,9 @@ import { succeed } from './succeed.ts';
 
 const networks = { a: '10.92.1.0/24', b: '10.92.2.0/24' } as const;
 
+/** For networks of containers that have the same addresses in both hosts, and no route. */
+export const twinNetwork = '10.93.0.0/24';
+
 export class ContainerWorld implements AsyncDisposable {
   readonly proxy: ProxyWorld;
   readonly a: Podman;
@@ -21,6 +24,7 @@ export class ContainerWorld implements AsyncDisposable {
     const rules = (to: Host): readonly string[] => [
       ...carryEverything(to),
       `connect to ${to.name === 'a' ? networks.a : networks.b}`,
+      `connect to ${twinNetwork}`,
     ];
     const proxy = undo.use(await ProxyWorld.createIdle({ rules }));
     const { a, b } = proxy;

@@ -1,10 +1,11 @@
-// Containers of podman on two hosts, each host with a daemon: their programs reach each other under
-// the addresses that plain TCP shows, and nothing of a container stays.
+// Containers of podman on two hosts, each host with a daemon: their programs are carried as clients
+// and as servers, under the addresses that plain TCP shows, and nothing of a container stays.
 
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
-import { ContainerWorld } from '../../../workbench/worlds/container-world.ts';
+import { ContainerWorld, twinNetwork } from '../../../workbench/worlds/container-world.ts';
+import { command } from '../../../workbench/worlds/daemon-process.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { remainsOf, sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import type { Container } from '../../../workbench/worlds/podman.ts';
@@ -13,6 +14,7 @@ import { succeed } from '../../../workbench/worlds/succeed.ts';
 
 const redisPort = 6379;
 const publishedPort = 6399;
+const redisWords = ['redis-server', '--port', String(redisPort), '--protected-mode', 'no', '--save', ''];
 /** Less than the kernel waits for an answer to its SYNs, and more than anything takes here. */
 const limitSeconds = 10;
 const crowd = 50;
@@ -38,8 +40,7 @@ describe('containers of two hosts', { concurrency: false }, () => {
 
   async function startRedis(): Promise<Container> {
     const publish = `${publishedPort}:${redisPort}`;
-    const words = ['redis-server', '--port', String(redisPort), '--protected-mode', 'no', '--save', ''];
-    const container = world.b.start({ name: 'redis', address: redisAddress, publish }, words);
+    const container = world.b.start({ name: 'redis', address: redisAddress, publish }, redisWords);
     await container.program.line(/Ready to accept connections/);
     return container;
   }
@@ -61,6 +62,22 @@ describe('containers of two hosts', { concurrency: false }, () => {
     return /addr=([0-9.]+):/.exec(line ?? '')?.[1] ?? `none in ${list}`;
   }
 
+  /** Connects until one is carried; all of them show that address. */
+  async function carriedUnder(address: string, run: Run, host: string, port = redisPort): Promise<void> {
+    await eventually(`${host}:${port} is carried`, async () => {
+      const before = world.proxy.carried();
+      assert.equal(await addressSeen(run, host, port), address);
+      return world.proxy.carried() > before;
+    });
+  }
+
+  /** Of the client's container; it ends when something is put into the list. */
+  async function holdConnection(): Promise<RunningProgram> {
+    const held = client.spawn('redis-cli', '-h', redisAddress, 'blpop', 'list', '0');
+    await eventually('it waits', async () => (await redis.exec('redis-cli', 'client', 'list')).includes('cmd=blpop'));
+    return held;
+  }
+
   const publishedAs = { container: '', host: '' };
   test('without daemons, containers reach each other under their own addresses', async () => {
     assert.equal(await addressSeen(inClient, redisAddress), clientAddress);
@@ -70,9 +87,61 @@ describe('containers of two hosts', { concurrency: false }, () => {
     assert.equal(publishedAs.host, world.proxy.a.ipv4);
   });
 
-  test('with daemons, they do so, too', async () => {
+  test('a server in a container is carried to, from a container: each sees the true address of the other', async () => {
     await world.startDaemons();
-    assert.equal(await addressSeen(inClient, redisAddress), clientAddress);
+    await carriedUnder(clientAddress, inClient, redisAddress);
+  });
+
+  test('a published port shows the address that plain TCP shows, and is carried', async () => {
+    const { ipv4 } = world.proxy.b;
+    await carriedUnder(publishedAs.host, onHost, ipv4, publishedPort);
+    await carriedUnder(publishedAs.container, inClient, ipv4, publishedPort);
+  });
+
+  test('both daemons tell which container a connection is of', async () => {
+    const there = `${redisAddress}:${redisPort}`;
+    const carriedIn = async (name: 'a' | 'b'): Promise<readonly string[]> =>
+      (await world.proxy.running(name).connections())
+        .filter(
+          ({ mode, state, local, remote }) => mode === 'carried' && state === 'open' && [local, remote].includes(there),
+        )
+        .map(({ container }) => container);
+    await eventually('a connection that waits is carried', async () => {
+      const held = await holdConnection();
+      const [atClient, atServer] = await Promise.all([carriedIn('a'), carriedIn('b')]);
+      const shown = await onHost(command, 'conn', '--socket', world.proxy.running('a').socketPath, 'client');
+      await inClient('redis-cli', '-h', redisAddress, 'lpush', 'list', 'done');
+      await held.line(/done/);
+      if (atClient.length === 0) return false;
+      assert.deepEqual([atClient, atServer], [['client'], ['redis']]);
+      assert.match(shown, /^carried +open .* 10\.92\.1\.20:\d+ +10\.92\.2\.10:6379 .* client\b/m);
+      return true;
+    });
+  });
+
+  test('containers of both hosts with the same address: each host reaches its own, and the other by its published port', async () => {
+    const twinAddress = '10.93.0.5';
+    const makeTwin = async (name: 'a' | 'b', publish: string): Promise<Container> => {
+      await world[name].command('network', 'create', '--disable-dns', '--subnet', twinNetwork, 'twins');
+      const options = { name: 'twin', network: 'twins', address: twinAddress, publish };
+      const twin = world[name].start(options, redisWords);
+      await twin.program.line(/Ready to accept connections/);
+      assert.equal(await twin.exec('redis-cli', 'set', 'host', name), 'OK\n');
+      return twin;
+    };
+    const twins = await Promise.all([makeTwin('a', `6401:${redisPort}`), makeTwin('b', `6402:${redisPort}`)]);
+    const near = world.a.start({ name: 'near', network: 'twins', address: '10.93.0.6' }, stay);
+    await near.program.line(/^up$/);
+    const hostOf = (host: string, port = redisPort): Promise<string> =>
+      near.exec('timeout', String(limitSeconds), 'redis-cli', '-h', host, '-p', String(port), 'get', 'host');
+    await eventually('the published port is carried', async () => {
+      assert.equal(await hostOf(twinAddress), 'a\n');
+      const before = world.proxy.carried();
+      assert.equal(await hostOf(world.proxy.b.ipv4, 6402), 'b\n');
+      return world.proxy.carried() > before;
+    });
+    assert.equal(await hostOf(twinAddress), 'a\n');
+    await Promise.all([...twins, near].map((container) => container.kill()));
   });
 
   test('a namespace without an address gets the answer of plain TCP at once', async () => {
@@ -95,23 +164,20 @@ describe('containers of two hosts', { concurrency: false }, () => {
     assert.equal(world.proxy.carried(), carried);
   });
 
-  test('a server’s container is killed: its clients hear of it, and its successor at another address is reached', async () => {
-    const held = client.spawn('redis-cli', '-h', redisAddress, 'blpop', 'list', '0');
-    await eventually('it waits', async () =>
-      (await inClient('redis-cli', '-h', redisAddress, 'client', 'list')).includes('cmd=blpop'),
-    );
+  test('a server’s container is killed: its clients hear of it, and its successor at another address is carried to', async () => {
+    const held = await holdConnection();
     await redis.kill();
     await held.exit();
     redisAddress = '10.92.2.11';
     redis = await startRedis();
-    assert.equal(await addressSeen(inClient, redisAddress), clientAddress);
+    await carriedUnder(clientAddress, inClient, redisAddress);
   });
 
-  test('a client’s container is killed, and its successor reaches servers from another address', async () => {
+  test('a client’s container is killed, and its successor at another address is carried', async () => {
     await client.kill();
     clientAddress = '10.92.1.21';
     client = await startClient();
-    assert.equal(await addressSeen(inClient, redisAddress), clientAddress);
+    await carriedUnder(clientAddress, inClient, redisAddress);
   });
 
   test('of containers that come and go nothing is left', async () => {
