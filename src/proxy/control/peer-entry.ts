@@ -3,7 +3,7 @@
 
 import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 import type { ControlConnection } from './control-connection.ts';
-import type { PeerMessage } from './control-protocol.ts';
+import type { GateMessage, KnockMessage, PeerMessage } from './control-protocol.ts';
 import { type ControlHandlers, type ControlPeer, MAX_ENDPOINTS_PER_PEER, type PeerHello } from './control-spec.ts';
 import type { PeerDialer } from './peer-dialer.ts';
 
@@ -67,22 +67,10 @@ export class PeerEntry {
   }
 
   #hearAdmission(name: string, message: Extract<PeerMessage, { readonly list: unknown }>): void {
-    switch (message.kind) {
-      case 'knock':
-        for (const one of message.list) this.#handlers.onKnock(name, { kind: 'knock', ...one });
-        break;
-      case 'sequence':
-        for (const one of message.list) this.#handlers.onKnock(name, { kind: 'sequence', ...one });
-        break;
-      case 'heard':
-        for (const one of message.list) this.#handlers.onGate(name, { kind: 'heard', ...one });
-        break;
-      case 'gate':
-        for (const one of message.list) this.#handlers.onGate(name, { kind: 'gate', ...one });
-        break;
-      case 'closed':
-        for (const one of message.list) this.#handlers.onGate(name, { kind: 'closed', ...one });
-        break;
+    for (const one of message.list) {
+      const told = { kind: message.kind, ...one } as KnockMessage | GateMessage;
+      if (told.kind === 'knock' || told.kind === 'sequence') this.#handlers.onKnock(name, told);
+      else this.#handlers.onGate(name, told);
     }
   }
 
