@@ -21,7 +21,9 @@
 
 #define TCP_CONGESTION 13
 #define CONGESTION_BYTES 16
+#define TCP_SEQUENCE_OFFSET 4
 #define TCP_FLAGS_OFFSET 13
+#define TCP_FLAG_SYN 2
 #define TCP_FLAG_RESET 4
 // How often an admission is marked as used, at most: many processors may use it.
 #define USED_EVERY_NS 250000000ull
@@ -57,6 +59,14 @@ struct {
   __type(key, int);
   __type(value, __u32);
 } knocks SEC(".maps");
+
+// The sequence numbers of the SYNs that answered knocks, by the cookies of their sockets.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 4096);
+  __type(key, __u64);
+  __type(value, __u32);
+} knock_answers SEC(".maps");
 
 // SYNs that listeners got, by the last bits of their sequence numbers. Newer ones take the place of
 // older ones.
@@ -458,6 +468,7 @@ static __always_inline void hear_syn(struct bpf_sock_ops *ctx) {
       .client = pair.remote,
       .server = pair.local,
       .sequence = BPF_CORE_READ(request, rcv_isn),
+      .answer = BPF_CORE_READ(request, snt_isn),
   };
   const __u32 place = heard.sequence % HEARD_SYNS;
   bpf_map_update_elem(&heard_syns, &place, &heard, BPF_ANY);
@@ -582,13 +593,20 @@ int steer_daemon_sockops(struct bpf_sock_ops *ctx) {
   return 1;
 }
 
-// On the daemon's knocks: whatever answers the SYN is dropped, and counted with the socket's drops,
-// so that no server ever accepts a knock. A reset is let through: nobody listens there.
+// On the daemon's knocks: whatever answers the SYN is dropped, so that no server ever accepts a
+// knock, and its sequence number is kept. A reset is let through: nobody listens there.
 SEC("socket")
 int knock_filter(struct __sk_buff *skb) {
   __u8 flags = TCP_FLAG_RESET;
+  __u32 sequence = 0;
   bpf_skb_load_bytes(skb, TCP_FLAGS_OFFSET, &flags, sizeof(flags));
-  return flags & TCP_FLAG_RESET ? -1 : 0;
+  bpf_skb_load_bytes(skb, TCP_SEQUENCE_OFFSET, &sequence, sizeof(sequence));
+  if (flags & TCP_FLAG_RESET) return -1;
+  if (!(flags & TCP_FLAG_SYN)) return 0;
+  const __u64 cookie = bpf_get_socket_cookie(skb);
+  sequence = bpf_ntohl(sequence);
+  bpf_map_update_elem(&knock_answers, &cookie, &sequence, BPF_ANY);
+  return 0;
 }
 
 // The daemon runs this to learn its process id as the hooks above see it, which in a PID namespace

@@ -91,6 +91,7 @@ struct inet_connection_sock {
 
 struct tcp_request_sock {
   __u32 rcv_isn;
+  __u32 snt_isn;
 } __attribute__((preserve_access_index));
 
 struct tcp_sock {

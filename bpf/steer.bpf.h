@@ -102,7 +102,7 @@ struct heard_syn {
   __u64 netns;
   struct ip_endpoint client, server;
   __u32 sequence;
-  __u32 unused;
+  __u32 answer; // the sequence number of the SYN that answers it
 };
 
 // What was decided for a connect, and why. The order is that of the checks.

@@ -235,12 +235,12 @@ export class Socket extends Fd {
     check(addon.setsockopt(this.fd, 1, 50, numberBytes), 'setsockopt', 'filter');
   }
 
-  /** Packets for the socket that were dropped. */
-  get drops(): number {
-    // SOL_SOCKET, SO_MEMINFO: the last of nine numbers
-    const numbers = new Uint32Array(9);
-    check(addon.getsockopt(this.fd, 1, 55, new Uint8Array(numbers.buffer)), 'getsockopt', 'drops');
-    return numbers[8];
+  /** A number that no other socket ever has, as bytes. */
+  get cookie(): Uint8Array {
+    // SOL_SOCKET, SO_COOKIE
+    const bytes = new Uint8Array(8);
+    check(addon.getsockopt(this.fd, 1, 57, bytes), 'getsockopt', 'cookie');
+    return bytes;
   }
 
   /** On close: drop what is unsent and reset the connection. */

@@ -122,9 +122,9 @@ export class PeerTable implements Disposable {
   }
 
   /** Why a destination that a rule is about was not announced; '' when it is no peer's. */
-  whyNotAnnounced(remote: string): string {
+  whyNotAnnounced(remote: string, unheard = ''): string {
     const owner = this.ownerOf(remote);
-    return owner === undefined ? '' : (this.get(owner)?.whyNotAnnounced() ?? '');
+    return owner === undefined ? '' : (this.get(owner)?.whyNotAnnounced(unheard) ?? '');
   }
 
   [Symbol.dispose](): void {

@@ -101,9 +101,10 @@ export class Peer implements Disposable {
     };
   }
 
-  /** Why a destination on its host was not announced. */
-  whyNotAnnounced(): string {
+  /** Why a destination on its host was not announced; `unheard`: what a knock there has told. */
+  whyNotAnnounced(unheard = ''): string {
     const { kind, reason } = this.#phase;
+    if (kind === 'ready' && unheard !== '') return unheard;
     if (kind === 'ready') return `peer ${this.name} does not listen there, or does not accept this host`;
     return `peer ${this.name} is ${stateOfPhase[kind]}${reason === '' ? '' : `: ${reason}`}`;
   }

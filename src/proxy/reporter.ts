@@ -93,9 +93,9 @@ export class DaemonReporter {
   whyPlain({ verdict, original }: Connection): string {
     const { peers, admission } = this.#parts;
     const name = verdictName(verdict);
-    if (name !== 'notAnnounced' && name !== 'notAdmitted') return '';
-    const why = admission.whyNot(original);
-    return why === '' && name === 'notAnnounced' ? peers.whyNotAnnounced(formatIpEndpoint(original)) : why;
+    const unheard = admission.whyNot(original);
+    if (name === 'notAnnounced') return peers.whyNotAnnounced(formatIpEndpoint(original), unheard);
+    return name === 'notAdmitted' ? unheard : '';
   }
 
   async explain(which: string): Promise<readonly string[]> {

@@ -41,6 +41,7 @@ export class Admissions implements Disposable {
   readonly #filter: number;
   readonly #admissions: BpfMap;
   readonly #knocks: BpfMap;
+  readonly #answers: BpfMap;
   readonly #heard: BpfMap;
   readonly #undo: DisposableStack;
 
@@ -49,6 +50,7 @@ export class Admissions implements Disposable {
     this.#filter = object.programFd('knock_filter');
     this.#admissions = undo.use(object.openMap('admissions'));
     this.#knocks = undo.use(object.openMap('knocks'));
+    this.#answers = undo.use(object.openMap('knock_answers'));
     this.#heard = undo.use(object.openMap('heard_syns'));
     this.#undo = undo.move();
   }
@@ -96,7 +98,7 @@ export class Admissions implements Disposable {
     socket.connect(target);
     this.#knocks.lookup(key, bytes);
     undo.move();
-    return new Knock(socket, sequence[0]);
+    return new Knock(socket, sequence[0], this.#answers);
   }
 
   /** The SYN whose sequence number ends in the tag, if one came lately. */
@@ -111,7 +113,7 @@ export class Admissions implements Disposable {
   forget({ sequence }: HeardSyn): void {
     const bytes = new Uint8Array(HEARD_SYN_BYTES);
     const nobody = { address: nowhere, port: 0 };
-    const none = { heardNs: 0, netns: 0, client: nobody, server: nobody, sequence: 0, unused: 0 };
+    const none = { heardNs: 0, netns: 0, client: nobody, server: nobody, sequence: 0, answer: 0 };
     writeHeardSyn(new DataView(bytes.buffer), 0, none);
     this.#heard.update(placeOf(tagOf(sequence)), bytes);
   }
@@ -128,10 +130,14 @@ export class Knock implements Disposable {
   /** The address that it came from. */
   readonly source: string;
   readonly #socket: Socket;
+  readonly #cookie: Uint8Array;
+  readonly #answers: BpfMap;
 
-  constructor(socket: Socket, sequence: number) {
-    const { localAddress } = socket;
+  constructor(socket: Socket, sequence: number, answers: BpfMap) {
+    const { localAddress, cookie } = socket;
     this.#socket = socket;
+    this.#cookie = cookie;
+    this.#answers = answers;
     this.sequence = sequence;
     this.source = localAddress.family === 'unix' ? '' : hostOf(addressWords(localAddress.host));
   }
@@ -141,15 +147,20 @@ export class Knock implements Disposable {
     return tagOf(this.sequence);
   }
 
-  /** Whether the SYN was answered. Throws when it was refused. */
-  get isAnswered(): boolean {
+  /**
+   * The sequence number of the SYN that answered; undefined while none has. Throws when it was
+   * refused.
+   */
+  get answer(): number | undefined {
     this.#socket.finishConnect();
-    return this.#socket.drops > 0;
+    const sequence = new Uint32Array(1);
+    return this.#answers.lookup(this.#cookie, new Uint8Array(sequence.buffer)) ? sequence[0] : undefined;
   }
 
   /** The answer that comes to the closed socket is reset by the kernel. */
   close(): void {
     this.#socket.close();
+    this.#answers.delete(this.#cookie);
   }
 
   [Symbol.dispose](): void {

@@ -226,7 +226,7 @@ export interface HeardSyn {
   readonly client: IpEndpoint;
   readonly server: IpEndpoint;
   readonly sequence: number;
-  readonly unused: number;
+  readonly answer: number;
 }
 
 export const HEARD_SYN_BYTES = 64;
@@ -238,7 +238,7 @@ export function readHeardSyn(view: DataView, offset: number): HeardSyn {
     client: readIpEndpoint(view, offset + 16),
     server: readIpEndpoint(view, offset + 36),
     sequence: view.getUint32(offset + 56, true),
-    unused: view.getUint32(offset + 60, true),
+    answer: view.getUint32(offset + 60, true),
   };
 }
 
@@ -248,7 +248,7 @@ export function writeHeardSyn(view: DataView, offset: number, value: HeardSyn): 
   writeIpEndpoint(view, offset + 16, value.client);
   writeIpEndpoint(view, offset + 36, value.server);
   view.setUint32(offset + 56, value.sequence, true);
-  view.setUint32(offset + 60, value.unused, true);
+  view.setUint32(offset + 60, value.answer, true);
 }
 
 export interface Connection {

@@ -38,6 +38,7 @@ const connect: Method = {
     'announced',
     'admissions',
     'knocks',
+    'knock_answers',
     'heard_syns',
     'lane_deadlines',
     'services',

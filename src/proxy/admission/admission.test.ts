@@ -69,7 +69,7 @@ class Network implements Disposable {
 
   /** A SYN of somebody arrives at b. */
   hear(sequence: number, client: string): void {
-    const syn = { heardNs: 1, netns: inside.netns, server: inside.endpoint, sequence, unused: 0 };
+    const syn = { heardNs: 1, netns: inside.netns, server: inside.endpoint, sequence, answer: answerTo(sequence) };
     this.#syns.set(tagOf(sequence), { ...syn, client: parseIpEndpoint(`${client}:40000`) });
   }
 
@@ -86,8 +86,8 @@ class Network implements Disposable {
     this.#sequence += 4099;
     const sequence = this.#sequence;
     if (this.arrives && formatIpEndpoint(to) === formatIpEndpoint(server)) this.hear(sequence, this.seenAs);
-    const { isAnswered } = this;
-    const knock = { sequence, tag: tagOf(sequence), source: '10.0.0.1', isAnswered, close: () => {} };
+    const answer = this.isAnswered ? answerTo(sequence) : undefined;
+    const knock = { sequence, tag: tagOf(sequence), source: '10.0.0.1', answer, close: () => {} };
     return knock as unknown as Knock;
   }
 
@@ -98,6 +98,7 @@ class Network implements Disposable {
 }
 
 const tagOf = (sequence: number): number => sequence % 16_384;
+const answerTo = (sequence: number): number => (sequence * 7) >>> 0;
 
 describe('admission', () => {
   test('a SYN that arrives opens a gate to where it arrived, for the address that it had there', async () => {
@@ -178,16 +179,31 @@ describe('admission', () => {
       network.hear(victim, '10.0.0.3');
       network.gates.hear('a', { kind: 'knock', number, tag: tagOf(victim), from: '10.0.0.3', to: server });
       assert.equal(network.toA.splice(0)[0]?.kind, 'heard');
-      network.gates.hear('a', { kind: 'sequence', number, sequence: (tagOf(victim) + 16_384 * number) >>> 0 });
+      const sequence = (tagOf(victim) + 16_384 * number) >>> 0;
+      network.gates.hear('a', { kind: 'sequence', number, sequence, answer: answerTo(victim) });
       await nextTurn();
       for (const message of network.toA.splice(0)) assert.equal(message.kind, 'closed');
     }
     assert.deepEqual(network.lanes, []);
   });
 
+  test('a SYN with a forged source opens no gate: its answer went to somebody else', async () => {
+    using network = new Network();
+    const forged = 0x1234_5678;
+    network.hear(forged, '10.0.0.3');
+    network.gates.hear('a', { kind: 'knock', number: 1, tag: tagOf(forged), from: '10.0.0.3', to: server });
+    network.gates.hear('a', { kind: 'sequence', number: 1, sequence: forged, answer: 0 });
+    await nextTurn();
+    assert.deepEqual(
+      network.toA.map(({ kind }) => kind),
+      ['heard', 'closed'],
+    );
+    assert.deepEqual(network.lanes, []);
+  });
+
   test('the sequence number of a knock that was not heard, and two knocks of one number, break the protocol', () => {
     using network = new Network();
-    network.gates.hear('a', { kind: 'sequence', number: 1, sequence: 1 });
+    network.gates.hear('a', { kind: 'sequence', number: 1, sequence: 1, answer: 1 });
     const knock = { kind: 'knock', number: 2, tag: 1, from: '10.0.0.1', to: server } as const;
     network.gates.hear('a', knock);
     network.gates.hear('a', knock);

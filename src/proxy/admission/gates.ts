@@ -46,6 +46,8 @@ interface Pending {
   readonly key: string;
 }
 
+type Told = Extract<KnockMessage, { kind: 'sequence' }>;
+
 interface OpenGate extends Gate {
   lastMs: number;
 }
@@ -70,7 +72,7 @@ export class Gates implements Disposable {
 
   hear(peer: string, message: KnockMessage): void {
     if (message.kind === 'knock') this.#listen(peer, message);
-    else void this.#compare(peer, message.number, message.sequence);
+    else void this.#compare(peer, message);
   }
 
   /** The peer hung up: knocks under way are over; its gates close by themselves. */
@@ -113,7 +115,11 @@ export class Gates implements Disposable {
     look();
   }
 
-  async #compare(peer: string, number: number, sequence: number): Promise<void> {
+  /**
+   * Who knows both sequence numbers has sent the SYN and got the answer, so that it is where the
+   * SYN says that it came from.
+   */
+  async #compare(peer: string, { number, sequence, answer }: Told): Promise<void> {
     const { admissions, isServed, whyNot, send, settled, refuse } = this.#options;
     const pending = this.#pending.get(peer)?.get(number);
     this.#pending.get(peer)?.delete(number);
@@ -122,7 +128,7 @@ export class Gates implements Disposable {
       return;
     }
     const { knock, syn, key } = pending;
-    if (sequence !== syn.sequence) {
+    if (sequence !== syn.sequence || answer !== syn.answer) {
       // Another SYN may have taken its place; or the peer guesses.
       const count = (this.#mistakes.get(peer) ?? 0) + 1;
       this.#mistakes.set(peer, count);

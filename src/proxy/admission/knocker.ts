@@ -240,19 +240,21 @@ export class Knocker implements Disposable {
 
   /** The peer has heard it: once it is answered as well, the peer is told the sequence number. */
   #askOn(entry: Entry, attempt: Attempt): void {
+    let answer: number | undefined;
     try {
-      if (!attempt.knock.isAnswered) {
-        this.#poll ??= setInterval(() => this.#pollAll(), POLL_MS);
-        return;
-      }
+      answer = attempt.knock.answer;
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
       this.#fail(entry, `a SYN there: ${error.code}`);
       return;
     }
+    if (answer === undefined) {
+      this.#poll ??= setInterval(() => this.#pollAll(), POLL_MS);
+      return;
+    }
     attempt.isTold = true;
     const { number, knock } = attempt;
-    this.#options.send(attempt.peer, { kind: 'sequence', number, sequence: knock.sequence });
+    this.#options.send(attempt.peer, { kind: 'sequence', number, sequence: knock.sequence, answer });
   }
 
   #pollAll(): void {

@@ -12,7 +12,7 @@
 //   either:    withdraw              no server listens there any more
 //   either:    knock                 a SYN of its is on the way; its sequence number ends in the tag
 //   either:    heard                 the answer: it arrived, sealed with a key that is not told yet
-//   either:    sequence              the whole sequence number, to who heard it; a wrong one breaks the protocol
+//   either:    sequence              the whole sequence number, and that of the answer to the SYN
 //   either:    gate                  the key of the seal: from there on streams may come
 //   either:    closed                instead of heard or gate: why they may not
 //   either:    link                  for the lanes: about their link of that number
@@ -60,6 +60,7 @@ const endpoints = list(ipEndpoint, 0, MAX_ENDPOINTS_PER_LINE);
 const reason = printableText();
 const many = <F extends Fields>(fields: F) => ({ list: list(object(fields), 1, MAX_AT_ONCE) });
 const nonce = hex(32);
+const sequenceNumber = integer(0, 0xffff_ffff);
 
 export const controlProtocol = new Protocol('control', 4, {
   hello: {
@@ -77,7 +78,7 @@ export const controlProtocol = new Protocol('control', 4, {
   withdraw: { endpoints },
   knock: many({ number: integer(), tag: integer(0, MAX_TAG), from: ipAddress, to: ipEndpoint }),
   heard: many({ number: integer(), seal: hex(64) }),
-  sequence: many({ number: integer(), sequence: integer(0, 0xffff_ffff) }),
+  sequence: many({ number: integer(), sequence: sequenceNumber, answer: sequenceNumber }),
   gate: many({ number: integer(), key: hex(32) }),
   closed: many({ number: integer(), reason }),
   link: { link: integer(0, MAX_LINKS - 1), body: jsonObject(MAX_LINK_BODY_BYTES, MAX_LINK_BODY_DEPTH) },
