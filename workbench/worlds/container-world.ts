@@ -11,7 +11,7 @@ import { succeed } from './succeed.ts';
 const networks = { a: '10.92.1.0/24', b: '10.92.2.0/24' } as const;
 
 /** For networks of containers that have the same addresses in both hosts, and no route. */
-export const twinNetwork = '10.93.0.0/24';
+const twinNetwork = '10.93.0.0/24';
 
 export class ContainerWorld implements AsyncDisposable {
   readonly proxy: ProxyWorld;

@@ -55,34 +55,51 @@ interface ContainerOptions {
 
 export class Podman implements AsyncDisposable {
   readonly host: Host;
-  /** Its containers' addresses are 10.92.INDEX.x. */
-  readonly network: string;
   readonly #folder: string;
   readonly #keeper: RunningProgram;
 
-  /** `index`: of the host, from 1. */
+  /** `index`: of the host, from 1. Its containers' addresses are 10.92.INDEX.x. */
   static async create(host: Host, index: number, folder: string): Promise<Podman> {
     mkdirSync(folder, { recursive: true });
     await using undo = new AsyncDisposableStack();
     const words = ['--mount', 'sh', '-c', separate, 'sh', findCgroup2Mount() ?? '/sys/fs/cgroup'];
     const keeper = undo.use(RunningProgram.start(host, 'unshare', words, { endWith: 'SIGKILL' }));
     await keeper.line(/^separate$/);
-    const podman = new Podman(host, index, folder, keeper);
+    const podman = new Podman(host, folder, keeper);
     writeFileSync(podman.#file('containers.conf'), settings);
     // Between containers the addresses stay as they are; this comes before what podman adds.
     const routed = ['-s', everyNetwork, '-d', everyNetwork, '-j', 'ACCEPT'];
     await succeed(host, 'iptables', ['-t', 'nat', '-A', 'POSTROUTING', ...routed]);
     await succeed(host, 'sh', ['-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward']);
-    await podman.command('network', 'create', '--disable-dns', '--subnet', podman.network, 'pods');
+    await podman.addNetwork('pods', `10.92.${index}`);
     undo.move();
     return podman;
   }
 
-  private constructor(host: Host, index: number, folder: string, keeper: RunningProgram) {
+  private constructor(host: Host, folder: string, keeper: RunningProgram) {
     this.host = host;
-    this.network = `10.92.${index}.0/24`;
     this.#folder = folder;
     this.#keeper = keeper;
+  }
+
+  /**
+   * A bridge network with the addresses PREFIX.x. Podman would make the bridge itself, whose MAC
+   * address then changes with the containers that come and go, and those that know the old one
+   * reach nobody for some seconds. It leaves this one alone, for it always has a port.
+   */
+  async addNetwork(name: string, prefix: string): Promise<void> {
+    const options = ['--disable-dns', '--subnet', `${prefix}.0/24`, '--gateway', `${prefix}.1`];
+    await this.command('network', 'create', ...options, name);
+    const found = await this.command('network', 'inspect', '--format', '{{.NetworkInterface}}', name);
+    const bridge = found.trim();
+    const mac = `02:${prefix
+      .split('.')
+      .map((part) => Number(part).toString(16).padStart(2, '0'))
+      .join(':')}:00:01`;
+    const make = `ip link add ${bridge} address ${mac} type bridge && ip addr add ${prefix}.1/24 dev ${bridge} &&
+      ip link add ${bridge}-port type veth peer name ${bridge}-end && ip link set ${bridge}-port master ${bridge} up &&
+      ip link set ${bridge}-end up && ip link set ${bridge} up`;
+    await succeed(this.host, 'sh', ['-c', make]);
   }
 
   /** Starts a container that stays; it may not have done anything yet. */

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
-import { ContainerWorld, twinNetwork } from '../../../workbench/worlds/container-world.ts';
+import { ContainerWorld } from '../../../workbench/worlds/container-world.ts';
 import { command } from '../../../workbench/worlds/daemon-process.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { remainsOf, sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
@@ -122,7 +122,7 @@ describe('containers of two hosts', { concurrency: false }, () => {
   test('containers of both hosts with the same address: each host reaches its own, and the other by its published port', async () => {
     const twinAddress = '10.93.0.5';
     const makeTwin = async (name: 'a' | 'b', publish: string): Promise<Container> => {
-      await world[name].command('network', 'create', '--disable-dns', '--subnet', twinNetwork, 'twins');
+      await world[name].addNetwork('twins', '10.93.0');
       const options = { name: 'twin', network: 'twins', address: twinAddress, publish };
       const twin = world[name].start(options, redisWords);
       await twin.program.line(/Ready to accept connections/);
@@ -190,8 +190,8 @@ describe('containers of two hosts', { concurrency: false }, () => {
       while (made < crowd) {
         const name = `one-of-many-${made++}`;
         const words = ['timeout', String(limitSeconds), 'redis-cli', '-h', redisAddress, 'ping'];
-        const { stdout, stderr } = await world.a.run({ name }, words);
-        assert.equal(stdout, 'PONG\n', stderr);
+        const { code, stdout, stderr } = await world.a.run({ name }, words);
+        assert.equal(stdout, 'PONG\n', `${name} ended with ${code}: ${stderr}`);
       }
     };
     await Promise.all(Array.from({ length: atOnce }, makeOne));
