@@ -52,6 +52,8 @@ export class ClientAcceptor implements Disposable {
       this.#serve(this.#options.namespaces.in(netns, listen) ?? []);
     } catch (error) {
       if (!(error instanceof MillraceError) && !(error instanceof SystemError)) throw error;
+      // The namespace is about to end, and its addresses are gone.
+      if (error.cause instanceof SystemError && error.cause.code === 'EADDRNOTAVAIL') return;
       this.#options.events.error(`serve a network namespace: ${error.message}; its programs use plain TCP`);
     }
   }

@@ -43,6 +43,9 @@ const socketOptions = {
   noDelay: [6, 1],
   quickAck: [6, 12],
   userTimeoutMs: [6, 18],
+  repair: [6, 19],
+  repairQueue: [6, 20],
+  queueSequence: [6, 21],
   ipv6Only: [41, 26],
   receiveBufferForce: [1, 33],
   sendBufferForce: [1, 32],
@@ -226,6 +229,24 @@ export class Socket extends Fd {
     const bytes = new Uint8Array(8);
     check(addon.getsockopt(this.fd, 1, 71, bytes), 'getsockopt', 'network namespace');
     return Number(new DataView(bytes.buffer).getBigUint64(0, true));
+  }
+
+  /**
+   * A fresh socket, bound to its local address, takes the place of one whose handshake has come so
+   * far, and the other side is reset.
+   */
+  resetHalfOpen(remote: Address, sent: number, received: number): void {
+    // <linux/tcp.h>: TCP_RECV_QUEUE, TCP_SEND_QUEUE, TCP_REPAIR_OFF_NO_WP
+    const [receiveQueue, sendQueue, offQuietly] = [1, 2, -1];
+    this.setOption('repair', 1);
+    this.setOption('repairQueue', sendQueue);
+    this.setOption('queueSequence', (sent + 1) | 0);
+    this.setOption('repairQueue', receiveQueue);
+    this.setOption('queueSequence', (received + 1) | 0);
+    this.connect(remote);
+    this.setOption('repair', offQuietly);
+    this.resetOnClose();
+    this.close();
   }
 
   /** Every packet that comes for the socket is the program's to keep or to drop. */

@@ -1,7 +1,8 @@
 // Admissions: from where to where packets have got lately. To find out, the daemon knocks: it sends
 // a SYN that no server ever accepts, and asks its peer whether that was heard there.
 
-import { type BpfMap, type BpfObject, type Fd, inNetns, monotonicNs, Socket } from '../native/index.ts';
+import { SystemError } from '../errors.ts';
+import { type Address, type BpfMap, type BpfObject, type Fd, inNetns, monotonicNs, Socket } from '../native/index.ts';
 import { addressOf, addressWords, hostOf } from './ip-endpoint.ts';
 import {
   ADMISSION_BYTES,
@@ -87,8 +88,9 @@ export class Admissions implements Disposable {
     const target = addressOf(to);
     if (target.family === 'unix') throw new TypeError('a unix socket has no passage');
     const open = (): Socket => Socket.stream(target.family);
+    const inThere = (): Socket => (namespace === null ? open() : inNetns(namespace, open));
     using undo = new DisposableStack();
-    const socket = undo.use(namespace === null ? open() : inNetns(namespace, open));
+    const socket = undo.use(inThere());
     if (from !== '') socket.bind(addressOf({ address: addressWords(from), port: 0 }));
     socket.attachFilter(this.#filter);
     const key = new Uint8Array(new Int32Array([socket.fd]).buffer);
@@ -98,7 +100,7 @@ export class Admissions implements Disposable {
     socket.connect(target);
     this.#knocks.lookup(key, bytes);
     undo.move();
-    return new Knock(socket, sequence[0], this.#answers);
+    return new Knock({ socket, target, open: inThere }, sequence[0], this.#answers);
   }
 
   /** The SYN whose sequence number ends in the tag, if one came lately. */
@@ -123,19 +125,28 @@ export class Admissions implements Disposable {
   }
 }
 
+/** A socket that has sent its SYN, and how to open another one in its place. */
+interface SentSyn {
+  readonly socket: Socket;
+  readonly target: Address;
+  readonly open: () => Socket;
+}
+
 /** A SYN that was sent, and what came back. */
 export class Knock implements Disposable {
   /** The SYN's. */
   readonly sequence: number;
   /** The address that it came from. */
   readonly source: string;
-  readonly #socket: Socket;
+  readonly #sent: SentSyn;
+  readonly #local: Address;
   readonly #cookie: Uint8Array;
   readonly #answers: BpfMap;
 
-  constructor(socket: Socket, sequence: number, answers: BpfMap) {
-    const { localAddress, cookie } = socket;
-    this.#socket = socket;
+  constructor(sent: SentSyn, sequence: number, answers: BpfMap) {
+    const { localAddress, cookie } = sent.socket;
+    this.#sent = sent;
+    this.#local = localAddress;
     this.#cookie = cookie;
     this.#answers = answers;
     this.sequence = sequence;
@@ -152,15 +163,28 @@ export class Knock implements Disposable {
    * refused.
    */
   get answer(): number | undefined {
-    this.#socket.finishConnect();
+    this.#sent.socket.finishConnect();
     const sequence = new Uint32Array(1);
     return this.#answers.lookup(this.#cookie, new Uint8Array(sequence.buffer)) ? sequence[0] : undefined;
   }
 
-  /** The answer that comes to the closed socket is reset by the kernel. */
+  /** The server’s half of the handshake is reset: it would wait for its other half. */
   close(): void {
-    this.#socket.close();
+    const { socket, target, open } = this.#sent;
+    if (socket.isClosed) return;
+    const sequence = new Uint32Array(1);
+    const isAnswered = this.#answers.lookup(this.#cookie, new Uint8Array(sequence.buffer));
     this.#answers.delete(this.#cookie);
+    socket.close();
+    if (!isAnswered) return;
+    try {
+      using other = open();
+      other.bind(this.#local);
+      other.resetHalfOpen(target, this.sequence, sequence[0]);
+    } catch (error) {
+      // The server’s next answer is reset by the kernel, where the namespace is still there.
+      if (!(error instanceof SystemError)) throw error;
+    }
   }
 
   [Symbol.dispose](): void {

@@ -72,6 +72,18 @@ describe('packet filters and carried connections', { concurrency: false }, () =>
     for (const to of [port, otherPort]) assert.equal(await connect(to), 'carried');
   });
 
+  test('a knock leaves no half of a handshake at the server', async () => {
+    let found = 0;
+    const looks = 20;
+    for (let look = 0; look < looks; look++) {
+      // Each is asked about every 1.3 s while it is used, and the server would wait for a second.
+      assert.equal(await connect(port), 'carried');
+      const halves = await succeed(world.b, 'ss', ['-Htan', 'state', 'syn-recv']);
+      if (halves !== '') found++;
+    }
+    assert.ok(found < looks / 2, `${found} of ${looks}`);
+  });
+
   test('a filter by port at the server’s host closes and opens one port, and no other', async () => {
     {
       await using _ = await filter(world.b, 'input', `tcp dport ${port} reject with tcp reset`);
