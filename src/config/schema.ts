@@ -193,7 +193,7 @@ export const configSchema = z.strictObject(
       ),
     idleDestinations: field
       .whole(0, 256)
-      .default(16)
+      .default(8)
       .describe(
         'with admission packets: so many destinations that nobody uses are asked about, and are carried from their first connect on',
       ),

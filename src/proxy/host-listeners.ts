@@ -27,6 +27,7 @@ export class HostListeners implements Disposable {
   /** Of the config before, while it still counts for lanes. */
   #before: Acceptance | undefined;
   #listeners: readonly Listener[] = [];
+  #byEndpoint: ReadonlyMap<string, Listener> = new Map();
   #peers: readonly string[] = [];
   /** Peers were told that nothing listens here any more. */
   #isWithdrawn = false;
@@ -50,6 +51,7 @@ export class HostListeners implements Disposable {
   setListeners(listeners: readonly Listener[]): void {
     if (isDeepStrictEqual(listeners, this.#listeners)) return;
     this.#listeners = listeners;
+    this.#byEndpoint = new Map(listeners.map((listener) => [formatIpEndpoint(listener.endpoint), listener]));
     this.#tell();
   }
 
@@ -72,7 +74,7 @@ export class HostListeners implements Disposable {
 
   /** Whether a peer may reach an endpoint, and why, for people. */
   explain(peer: string, endpoint: string): string {
-    const listener = this.#listeners.find((one) => formatIpEndpoint(one.endpoint) === endpoint);
+    const listener = this.#byEndpoint.get(endpoint);
     if (listener === undefined) return `nothing of this host listens at ${endpoint} for other hosts`;
     const { isAccepted, reason } = decide(this.#acceptance, peer, listener);
     const commands = listener.commands.map((command) => (command === '' ? 'command not known' : command)).join(', ');
@@ -83,10 +85,9 @@ export class HostListeners implements Disposable {
   /** Why a peer may not reach a server; empty when it may. */
   whyNot(peer: string, endpoint: IpEndpoint): string {
     if (this.#isWithdrawn) return 'its daemon is about to end';
-    const key = formatIpEndpoint(endpoint);
     // One that has just begun to listen is not known yet.
     const unknown: Listener = { endpoint, netns: 0, commands: [''] };
-    const listener = this.#listeners.find((one) => formatIpEndpoint(one.endpoint) === key) ?? unknown;
+    const listener = this.#byEndpoint.get(formatIpEndpoint(endpoint)) ?? unknown;
     const { isAccepted, reason } = decide(this.#acceptance, peer, listener);
     return isAccepted ? '' : reason;
   }

@@ -2,7 +2,16 @@
 // a SYN that no server ever accepts, and asks its peer whether that was heard there.
 
 import { SystemError } from '../errors.ts';
-import { type Address, type BpfMap, type BpfObject, type Fd, inNetns, monotonicNs, Socket } from '../native/index.ts';
+import {
+  type Address,
+  type BpfMap,
+  type BpfObject,
+  type Family,
+  type Fd,
+  inNetns,
+  monotonicNs,
+  Socket,
+} from '../native/index.ts';
 import { addressOf, addressWords, hostOf } from './ip-endpoint.ts';
 import {
   ADMISSION_BYTES,
@@ -87,10 +96,8 @@ export class Admissions implements Disposable {
   knock({ from, to }: Passage, namespace: Fd | null): Knock {
     const target = addressOf(to);
     if (target.family === 'unix') throw new TypeError('a unix socket has no passage');
-    const open = (): Socket => Socket.stream(target.family);
-    const inThere = (): Socket => (namespace === null ? open() : inNetns(namespace, open));
     using undo = new DisposableStack();
-    const socket = undo.use(inThere());
+    const socket = undo.use(openIn(namespace, target.family));
     if (from !== '') socket.bind(addressOf({ address: addressWords(from), port: 0 }));
     socket.attachFilter(this.#filter);
     const key = new Uint8Array(new Int32Array([socket.fd]).buffer);
@@ -100,7 +107,7 @@ export class Admissions implements Disposable {
     socket.connect(target);
     this.#knocks.lookup(key, bytes);
     undo.move();
-    return new Knock({ socket, target, open: inThere }, sequence[0], this.#answers);
+    return new Knock({ socket, target, namespace }, sequence[0], this.#answers);
   }
 
   /** The SYN whose sequence number ends in the tag, if one came lately. */
@@ -125,11 +132,11 @@ export class Admissions implements Disposable {
   }
 }
 
-/** A socket that has sent its SYN, and how to open another one in its place. */
+/** A socket that has sent its SYN, and where. */
 interface SentSyn {
   readonly socket: Socket;
-  readonly target: Address;
-  readonly open: () => Socket;
+  readonly target: Exclude<Address, { readonly family: 'unix' }>;
+  readonly namespace: Fd | null;
 }
 
 /** A SYN that was sent, and what came back. */
@@ -170,15 +177,15 @@ export class Knock implements Disposable {
 
   /** The server’s half of the handshake is reset: it would wait for its other half. */
   close(): void {
-    const { socket, target, open } = this.#sent;
+    const { socket, target, namespace } = this.#sent;
     if (socket.isClosed) return;
     const sequence = new Uint32Array(1);
     const isAnswered = this.#answers.lookup(this.#cookie, new Uint8Array(sequence.buffer));
     this.#answers.delete(this.#cookie);
     socket.close();
-    if (!isAnswered) return;
+    if (!isAnswered || namespace?.isClosed === true) return;
     try {
-      using other = open();
+      using other = openIn(namespace, target.family);
       other.bind(this.#local);
       other.resetHalfOpen(target, this.sequence, sequence[0]);
     } catch (error) {
@@ -190,6 +197,11 @@ export class Knock implements Disposable {
   [Symbol.dispose](): void {
     this.close();
   }
+}
+
+function openIn(namespace: Fd | null, family: Family): Socket {
+  const open = (): Socket => Socket.stream(family);
+  return namespace === null ? open() : inNetns(namespace, open);
 }
 
 function tagOf(sequence: number): number {

@@ -15,8 +15,11 @@ const ADMITTED_MS = 4800;
 const AGAIN_MS = 1300;
 const BUSY_MS = 5000;
 const AGAIN_IDLE_MS = 3800;
-/** What is due soon is asked along with what is due: many in few lines. */
-const SOON_MS = 600;
+/**
+ * What is due within this time is asked along with what is due: many in few lines, and all that are
+ * idle at once.
+ */
+const SOON_MS = 2200;
 /** And after one that was not heard or not answered: the first time, and at most. */
 const RETRY_MS = 300;
 const MAX_RETRY_MS = 3000;
@@ -203,8 +206,10 @@ export class Knocker implements Disposable {
     let isAnyDue = false;
     for (const { attempt, nextNs } of this.#entries.values()) isAnyDue ||= attempt === null && nextNs <= nowNs;
     if (!isAnyDue) return;
-    const isSoon = ({ attempt, nextNs, provenNs }: Entry): boolean =>
-      attempt === null && nextNs <= (provenNs > 0 ? nowNs + SOON_MS * 1e6 : nowNs);
+    const isSoon = ({ attempt, nextNs, provenNs }: Entry): boolean => {
+      const isFresh = nowNs - provenNs < AGAIN_MS * 1e6;
+      return attempt === null && nextNs <= (provenNs > 0 && !isFresh ? nowNs + SOON_MS * 1e6 : nowNs);
+    };
     const due = Array.from(this.#entries.values()).filter(isSoon);
     for (const entry of due.slice(0, MAX_UNDER_WAY - this.#underWay.size)) {
       // The others come before it next time.
