@@ -2,6 +2,7 @@
 // them. Its listeners are announced to the kernel only while it is ready to carry and all lanes
 // have been told where they are.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ToLane } from '../lane/index.ts';
 import type { LinkStatus, PeerStatus } from '../status/index.ts';
 import { publishLink, publishPeer } from '../status/index.ts';
@@ -36,6 +37,8 @@ export interface Knocks {
   /** Resolves when it is known whether they get there, as far as somebody asks. */
   asked(to: IpEndpoint): Promise<void>;
 }
+
+const TOGETHER_MS = 1000;
 
 interface Listener {
   readonly endpoint: IpEndpoint;
@@ -221,9 +224,12 @@ export class Peer implements Disposable {
   async #route(listeners: readonly Listener[]): Promise<void> {
     const { lanes, knocks } = this.#parts;
     await lanes.settled();
+    const asked = listeners.map(({ endpoint }) => knocks.asked(endpoint));
+    // What came together is announced together, unless a packet filter holds some of it up.
+    await Promise.race([Promise.all(asked), sleep(TOGETHER_MS, undefined, { ref: false })]);
     await Promise.all(
-      listeners.map(async (listener) => {
-        await knocks.asked(listener.endpoint);
+      listeners.map(async (listener, index) => {
+        await asked[index];
         if (this.#listeners.get(formatIpEndpoint(listener.endpoint)) !== listener) return;
         listener.isRouted = true;
         if (this.#phase.kind === 'ready') this.#announce([listener]);

@@ -167,6 +167,7 @@ export class Knocker implements Disposable {
     clearInterval(this.#ticks);
     clearInterval(this.#poll);
     for (const entry of this.#entries.values()) this.#end(entry);
+    this.#entries.clear();
   }
 
   #entry(passage: Passage): Entry | undefined {
@@ -312,6 +313,8 @@ export class Knocker implements Disposable {
     if (attempt === null) return;
     this.#underWay.delete(attempt.number);
     attempt.knock.close();
+    // Others may have waited for it.
+    if (this.#underWay.size === MAX_UNDER_WAY - 1) setImmediate(() => this.#beginDue(monotonicNs()));
   }
 
   /** The kernel has seen the deadline pass. */
