@@ -106,6 +106,24 @@ describe('packet filters and carried connections', { concurrency: false }, () =>
     await succeed(world.a, 'ip', ['addr', 'del', `${second}/24`, 'dev', 'eth0']);
   });
 
+  test('an unbound client has the address that plain TCP would give it', async () => {
+    const second = '10.77.0.111';
+    await succeed(world.a, 'ip', ['addr', 'add', `${second}/24`, 'dev', 'eth0']);
+    await succeed(world.a, 'ip', ['route', 'add', `${world.b.ipv4}/32`, 'dev', 'eth0', 'src', second]);
+    await eventually('it is carried under that address', async () => {
+      const before = world.carried();
+      const seen = await succeed(world.a, 'bash', ['-c', `cat < /dev/tcp/${world.b.ipv4}/${port}`]);
+      return world.carried() > before && seen.startsWith(`${second} `);
+    });
+    await succeed(world.a, 'ip', ['route', 'del', `${world.b.ipv4}/32`]);
+    await succeed(world.a, 'ip', ['addr', 'del', `${second}/24`, 'dev', 'eth0']);
+    await eventually('it has its first address again', async () => {
+      const seen = await succeed(world.a, 'bash', ['-c', `cat < /dev/tcp/${world.b.ipv4}/${port}`]);
+      return seen.startsWith(`${world.a.ipv4} `);
+    });
+    await becomes('carried', port);
+  });
+
   test('a filter of outgoing packets, and one of answers, at the client’s host', async () => {
     for (const [hook, rule] of [
       ['output', `tcp dport ${port} drop`],
