@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
 import type { ToLane } from '../../lane/index.ts';
 import type { HeardSyn, Knock, Passage } from '../../steering/index.ts';
 import { formatIpEndpoint, parseIpEndpoint } from '../../steering/index.ts';
@@ -201,13 +202,53 @@ describe('admission', () => {
     assert.deepEqual(network.lanes, []);
   });
 
-  test('the sequence number of a knock that was not heard, and two knocks of one number, break the protocol', () => {
+  test('a peer cannot make its seal anew of the sequence number that it was told', () => {
     using network = new Network();
-    network.gates.hear('a', { kind: 'sequence', number: 1, sequence: 1, answer: 1 });
+    network.arrives = false;
+    network.knocker.announced(server);
+    const number = network.toB.splice(0)[0]?.number ?? 0;
+    network.knocker.hear('b', { kind: 'heard', number, seal: '0'.repeat(64) });
+    const [told] = network.toB.splice(0);
+    assert.ok(told?.kind === 'sequence');
+    const key = '0'.repeat(32);
+    network.knocker.hear('b', { kind: 'heard', number, seal: sealOf(told.sequence, key) });
+    network.knocker.hear('b', { kind: 'gate', number, key });
+    assert.deepEqual([network.admitted, network.refused], [[], ['b: two seals of one SYN']]);
+  });
+
+  test('knocks that are heard and never proven do not keep others out for long', async () => {
+    using network = new Network();
+    const knock = (number: number): GateMessage | undefined => {
+      network.hear(number, '10.0.0.1');
+      network.gates.hear('a', { kind: 'knock', number, tag: tagOf(number), from: '10.0.0.1', to: server });
+      return network.toA.splice(0)[0];
+    };
+    for (let number = 1; number <= 256; number++) assert.equal(knock(number)?.kind, 'heard');
+    assert.equal(knock(257)?.kind, 'closed');
+    await eventually('the first are forgotten', () => knock(257)?.kind === 'heard');
+    // One that comes after that is no mistake that ends the connection.
+    network.gates.hear('a', { kind: 'sequence', number: 1, sequence: 1, answer: answerTo(1) });
+    await nextTurn();
+    assert.deepEqual([network.toA.map(({ kind }) => kind), network.refused], [['closed'], []]);
+  });
+
+  test('what the peer withdraws is not carried from other namespaces, either', async () => {
+    using network = new Network();
+    network.knocker.announced(server);
+    network.knocker.wanted({ ...passage, from: '10.0.0.9' });
+    await network.talk();
+    assert.equal(network.admitted.length, 2);
+    network.knocker.withdrawn(server);
+    assert.deepEqual(network.admitted.slice(2), ['not 10.0.0.2:6379', 'not 10.0.0.2:6379']);
+    assert.deepEqual(network.reached, ['10.0.0.2:6379 b', '10.0.0.2:6379 undefined']);
+  });
+
+  test('two knocks of one number break the protocol', () => {
+    using network = new Network();
     const knock = { kind: 'knock', number: 2, tag: 1, from: '10.0.0.1', to: server } as const;
     network.gates.hear('a', knock);
     network.gates.hear('a', knock);
-    assert.equal(network.refused.length, 2);
+    assert.equal(network.refused.length, 1);
   });
 
   test('what is under way ends with the peer, and is no mistake when the answer comes late', async () => {

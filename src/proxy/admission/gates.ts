@@ -17,6 +17,8 @@ const CLOSE_EVERY_MS = 1000;
 /** The SYN may come after the word of it. */
 const HEAR_MS = 800;
 const HEAR_EVERY_MS = 10;
+/** For so long a peer may prove that a SYN is its own. */
+const PROVE_MS = 3000;
 const MAX_PENDING = 256;
 /** Wrong sequence numbers of a peer in a minute. */
 const MAX_MISTAKES = 32;
@@ -41,6 +43,7 @@ interface GatesOptions {
 
 /** A knock that was heard, whose sender has not proven yet that it is its own. */
 interface Pending {
+  readonly heardMs: number;
   readonly knock: Extract<KnockMessage, { kind: 'knock' }>;
   readonly syn: HeardSyn;
   readonly key: string;
@@ -66,6 +69,7 @@ export class Gates implements Disposable {
     this.#options = options;
     this.#timers = [
       setInterval(() => this.#closeOld(), CLOSE_EVERY_MS),
+      setInterval(() => this.#forgetOld(), CLOSE_EVERY_MS),
       setInterval(() => this.#mistakes.clear(), MISTAKES_MS),
     ];
   }
@@ -103,7 +107,7 @@ export class Gates implements Disposable {
       const syn = this.#options.admissions.heard(knock.tag);
       if (syn !== undefined) {
         const key = makeKey();
-        pending.set(knock.number, { knock, syn, key });
+        pending.set(knock.number, { heardMs: performance.now(), knock, syn, key });
         this.#options.send(peer, { kind: 'heard', number: knock.number, seal: sealOf(syn.sequence, key) });
       } else if (performance.now() < endMs) {
         setTimeout(look, HEAR_EVERY_MS);
@@ -123,24 +127,22 @@ export class Gates implements Disposable {
     const { admissions, isServed, whyNot, send, settled, refuse } = this.#options;
     const pending = this.#pending.get(peer)?.get(number);
     this.#pending.get(peer)?.delete(number);
-    if (pending === undefined || pending === 'listening') {
-      refuse(peer, 'the sequence number of a SYN that was not heard');
-      return;
-    }
-    const { knock, syn, key } = pending;
-    if (sequence !== syn.sequence || answer !== syn.answer) {
-      // Another SYN may have taken its place; or the peer guesses.
+    const isKnown = pending !== undefined && pending !== 'listening';
+    if (!isKnown || sequence !== pending.syn.sequence || answer !== pending.syn.answer) {
+      // It came too late, or another SYN has taken its place; or the peer guesses.
       const count = (this.#mistakes.get(peer) ?? 0) + 1;
       this.#mistakes.set(peer, count);
       if (count > MAX_MISTAKES) refuse(peer, 'too many SYNs that were heard are not its own');
       else send(peer, { kind: 'closed', number, reason: 'it has heard another SYN' });
       return;
     }
+    const { knock, syn, key } = pending;
     admissions.forget(syn);
     const { server, client, netns } = syn;
     const reason = isServed(netns) ? whyNot(peer, server, netns) : 'the server’s network namespace is not served';
-    if (reason !== '') {
-      send(peer, { kind: 'closed', number, reason });
+    const isFull = (this.#open.get(peer)?.size ?? 0) >= MAX_GATES;
+    if (reason !== '' || isFull) {
+      send(peer, { kind: 'closed', number, reason: isFull ? 'too many gates' : reason });
       return;
     }
     const { host } = addressOf(client) as { readonly host: string };
@@ -166,10 +168,18 @@ export class Gates implements Disposable {
       before.lastMs = lastMs;
       return false;
     }
-    if (before === undefined && gates.size >= MAX_GATES) return false;
     gates.set(key, { ...gate, lastMs });
     this.#options.tellLanes({ kind: 'gates', peer, opened: [gate], closed: [] });
     return true;
+  }
+
+  /** A peer whose SYN was not answered says nothing more of it. */
+  #forgetOld(): void {
+    for (const pending of this.#pending.values()) {
+      for (const [number, one] of pending) {
+        if (one !== 'listening' && performance.now() - one.heardMs > PROVE_MS) pending.delete(number);
+      }
+    }
   }
 
   #closeOld(): void {

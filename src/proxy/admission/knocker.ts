@@ -116,10 +116,12 @@ export class Knocker implements Disposable {
     await this.#entries.get(keyOf({ netns: this.#options.netns, from: '', to }))?.first.promise;
   }
 
-  /** No peer does any more. */
+  /** No peer does any more, so that it is not carried there from anywhere. */
   withdrawn(to: IpEndpoint): void {
-    const entry = this.#entries.get(keyOf({ netns: this.#options.netns, from: '', to }));
-    if (entry?.isAnnounced === true) this.#forget(entry);
+    const there = formatIpEndpoint(to);
+    for (const entry of this.#entries.values()) {
+      if (formatIpEndpoint(entry.passage.to) === there) this.#forget(entry);
+    }
   }
 
   /** A connect there was left to plain TCP: the next one need not be. */
@@ -145,6 +147,10 @@ export class Knocker implements Disposable {
     if (entry === undefined || attempt === undefined || attempt === null || attempt.peer !== peer) return;
     if (message.kind === 'closed') {
       this.#fail(entry, `peer ${peer}: ${message.reason}`);
+    } else if (message.kind === 'heard' && attempt.seal !== '') {
+      // A second seal could be made of the sequence number that it was told for the first.
+      this.#fail(entry, `peer ${peer} says twice that it has heard it`);
+      this.#options.refuse(peer, 'two seals of one SYN');
     } else if (message.kind === 'heard') {
       attempt.seal = message.seal;
       this.#askOn(entry, attempt);
