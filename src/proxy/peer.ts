@@ -38,7 +38,8 @@ export interface Knocks {
   asked(to: IpEndpoint): Promise<void>;
 }
 
-const TOGETHER_MS = 1000;
+/** As long as a knock is tried that nobody answers. */
+const TOGETHER_MS = 4000;
 
 interface Listener {
   readonly endpoint: IpEndpoint;
