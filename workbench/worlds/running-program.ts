@@ -27,6 +27,8 @@ export class RunningProgram implements AsyncDisposable {
   readonly #exit: Promise<unknown>;
   #news = Promise.withResolvers<void>();
   #hasExited = false;
+  /** It has ended, and all that it said has been read: that can come later. */
+  #hasSaidAll = false;
   readonly #listeners: ((line: string) => void)[] = [];
   #stderr = '';
 
@@ -52,6 +54,9 @@ export class RunningProgram implements AsyncDisposable {
     createInterface({ input: child.stderr }).on('line', (line) => this.#hear(line));
     this.#exit = once(child, 'exit').then(() => {
       this.#hasExited = true;
+    });
+    child.once('close', () => {
+      this.#hasSaidAll = true;
       this.#tell();
     });
   }
@@ -96,8 +101,8 @@ export class RunningProgram implements AsyncDisposable {
       const at = this.#lines.findIndex((line) => pattern.test(line));
       const [found] = at < 0 ? [] : this.#lines.splice(at, 1);
       if (found !== undefined) return found;
-      if (this.#hasExited || deadline.aborted) {
-        const why = this.#hasExited ? 'it ended' : `${timeoutMs} ms passed`;
+      if (this.#hasSaidAll || deadline.aborted) {
+        const why = this.#hasSaidAll ? 'it ended' : `${timeoutMs} ms passed`;
         throw new Error(
           `${this.#words}: ${why} without a line like ${pattern}\n${this.#lines.join('\n')}\n${this.#stderr}`,
         );
