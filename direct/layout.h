@@ -1,6 +1,6 @@
 // What the library, the daemon and the program at the other end agree on: the messages between a
-// program and its daemon, and the memory that two programs share. src/direct/layout.ts says the same
-// in TypeScript; a test compares them.
+// program and its daemon, and the memory that two programs share. src/direct/layout.ts says the
+// same in TypeScript; a test compares them.
 #ifndef MILLRACE_DIRECT_LAYOUT_H
 #define MILLRACE_DIRECT_LAYOUT_H
 
@@ -12,25 +12,25 @@ enum { MR_DIRECT_VERSION = 1 };
 // Messages: one packet of a SOCK_SEQPACKET unix socket each, of exactly this size.
 struct mr_message {
   uint32_t kind;
-  uint32_t connection;  // chosen by the program; never used twice on one conversation
-  uint32_t arena;       // chosen by the daemon; never used twice on one conversation
+  uint32_t connection; // chosen by the program; never used twice on one conversation
+  uint32_t arena;      // chosen by the daemon; never used twice on one conversation
   uint32_t slot;
-  uint32_t party;  // 0 or 1: which of the two this program is in the arena
-  uint32_t value;  // HELLO, WELCOME: version. ARENA: bytes of each ring, a power of two
+  uint32_t party; // 0 or 1: which of the two this program is in the arena
+  uint32_t value; // HELLO, WELCOME: version. ARENA: bytes of each ring, a power of two
   uint32_t spare[2];
 };
 
 enum mr_message_kind {
   // From the program.
-  MR_HELLO = 1,     // first
-  MR_OFFER = 2,     // with the socket: this connection may be promoted
-  MR_WITHDRAW = 3,  // the connection has ended, or has left its slot for good
+  MR_HELLO = 1,    // first
+  MR_OFFER = 2,    // with the socket: this connection may be promoted
+  MR_WITHDRAW = 3, // the connection has ended, or has left its slot for good
   // From the daemon.
-  MR_WELCOME = 16,  // answers HELLO; with the desk
-  MR_ARENA = 17,    // before its first PROMOTE; with the memory, our doorbell and theirs
-  MR_PROMOTE = 18,  // the other end was found: both use this slot of this arena
-  MR_DECLINE = 19,  // an OFFER is refused or forgotten: there is no room, or it is no such socket
-  MR_DEMOTE = 20,   // go back to TCP, then WITHDRAW
+  MR_WELCOME = 16, // answers HELLO; with the desk
+  MR_ARENA = 17,   // before its first PROMOTE; with the memory, our doorbell and theirs
+  MR_PROMOTE = 18, // the other end was found: both use this slot of this arena
+  MR_DECLINE = 19, // an OFFER is refused or forgotten: there is no room, or it is no such socket
+  MR_DEMOTE = 20,  // go back to TCP, then WITHDRAW
 };
 
 // The desk: one page that the daemon writes and the program reads. Each message to the program
@@ -56,32 +56,34 @@ struct mr_doorbell {
 // its first one; a word that holds a position holds it plus one, so that 0 says "none".
 struct mr_flow {
   // Written by the writer, but for the compare-and-exchange of `from` and `until`.
-  _Alignas(64) _Atomic uint64_t written;  // the position after the last byte in the ring
-  _Atomic uint64_t base;                  // the position that is at offset 0 of the ring
-  _Atomic uint64_t from;                  // bytes from here on are in the ring
-  _Atomic uint64_t until;                 // bytes from here on are on TCP again
-  _Atomic uint32_t wants_room;            // the writer waits for room
-  _Atomic uint32_t is_shut;               // the writer sends no more, but may still read
+  _Alignas(64) _Atomic uint64_t written; // the position after the last byte in the ring
+  _Atomic uint64_t base;                 // the position that is at offset 0 of the ring
+  _Atomic uint64_t from;                 // bytes from here on are in the ring
+  _Atomic uint64_t until;                // bytes from here on are on TCP again
+  _Atomic uint32_t wants_room;           // the writer waits for room
+  _Atomic uint32_t is_shut;              // the writer sends no more, but may still read
   // Written by the reader.
-  _Alignas(64) _Atomic uint64_t read;  // the position after the last byte that was taken
-  _Atomic uint32_t looks;              // 1: the reader looks into the ring, so `from` may be set
-  _Atomic uint32_t is_gone;            // the reader has closed the connection
+  _Alignas(64) _Atomic uint64_t read; // the position after the last byte that was taken
+  _Atomic uint32_t looks;             // 1: the reader looks into the ring, so `from` may be set
+  _Atomic uint32_t is_gone;           // the reader has closed the connection
 };
 
 // Flags of `from`.
-#define MR_SEEN (UINT64_C(1) << 63)      // the reader has noticed: it reads TCP up to there and no further
+// the reader has noticed: it reads TCP up to there and no further
+#define MR_SEEN (UINT64_C(1) << 63)
 #define MR_RETRACTED (UINT64_C(1) << 62) // the bytes of the ring go by TCP after all
-// Flag of `until`: the reader decided it. Bytes from there on that are in the ring go by TCP as well.
+// Flag of `until`: the reader decided it. Bytes from there on that are in the ring go by TCP as
+// well.
 #define MR_TAKEN_BACK (UINT64_C(1) << 63)
 #define MR_POSITION (MR_RETRACTED - 1)
 
 struct mr_slot {
-  struct mr_flow flow[2];  // flow[p] is written by party p
+  struct mr_flow flow[2]; // flow[p] is written by party p
 };
 
 // Ring of party p in slot s: at MR_RINGS_OFFSET + (2 * s + p) * ring size.
 struct mr_arena {
-  struct mr_doorbell doorbell[2];  // doorbell[p] is heard by party p
+  struct mr_doorbell doorbell[2]; // doorbell[p] is heard by party p
   struct mr_slot slot[MR_SLOTS];
 };
 

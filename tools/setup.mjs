@@ -34,6 +34,7 @@ const debianPackages = [
   'libbpf1',
   'libc6-dev',
   'libibverbs-dev',
+  'musl-tools',
   'netavark',
   'nftables',
   'nginx',
