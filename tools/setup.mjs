@@ -1,6 +1,6 @@
 // Brings a checkout to the point where everything runs: Debian packages, node_modules, the addon,
-// the BPF objects. Plain JavaScript without dependencies, because it runs on whatever Node the
-// machine has before ours is there.
+// the BPF objects, the library of Direct. Plain JavaScript without dependencies, because it runs on
+// whatever Node the machine has before ours is there.
 
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -67,8 +67,8 @@ const steps = [
 class SetupError extends Error {}
 
 /**
- * The addon in two flavours, and one object per BPF program; each rebuilt when its own sources or
- * command change.
+ * The addon in two flavours, one object per BPF program, and the library of Direct in three
+ * flavours; each rebuilt when its own sources or command change.
  */
 function builds() {
   const native = sources('native', /\.[ch]$/);
@@ -94,6 +94,35 @@ function builds() {
     addon('asan', ['-O1', '-g', ...sanitizers]),
     ...bpf,
     linkSteering(bpfHeaders),
+    ...directLibraries(),
+  ];
+}
+
+/**
+ * The library that `millrace run` preloads. Programs of glibc and of musl load the same file, so it
+ * is not linked with either: what it needs of libc it finds by name, without a version, in
+ * the program that it is loaded into. The sanitizers need their runtimes, and those need glibc.
+ */
+function directLibraries() {
+  const inputs = sources('direct', /\.(c|h|def)$/);
+  const units = inputs.filter((file) => file.endsWith('.c'));
+  if (units.length === 0) return [];
+  const shared = ['-std=gnu17', '-D_GNU_SOURCE', '-shared', '-fPIC', '-fvisibility=hidden', '-ftls-model=initial-exec'];
+  // All names are bound when the program starts: binding one at its first call is neither safe in a
+  // signal handler nor quick.
+  const link = ['-Wl,-z,now', '-Wl,-z,relro', '-Wl,-soname,libmillrace-direct.so'];
+  const library = (flavour, flags) => {
+    const output = `build/${flavour}/libmillrace-direct.so`;
+    return compileStep(`library (${flavour})`, inputs, output, [
+      ['cc', ...shared, '-Wall', '-Wextra', '-Werror', ...flags, ...link, ...units, '-o', output],
+    ]);
+  };
+  const slow = ['-O1', '-g', '-fno-omit-frame-pointer'];
+  return [
+    // Compilers of some distributions add checks that call functions of glibc.
+    library('direct', ['-O2', '-g1', '-nostdlib', '-fno-stack-protector', '-U_FORTIFY_SOURCE']),
+    library('direct-asan', [...slow, '-fsanitize=address,undefined', '-fno-sanitize-recover=undefined']),
+    library('direct-tsan', [...slow, '-fsanitize=thread']),
   ];
 }
 

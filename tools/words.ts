@@ -31,7 +31,7 @@ const words: readonly (readonly [pattern: RegExp, instead: string])[] = [
 const exempt = new Set(['CHANGELOG.md', 'docs/glossary.md', 'tools/words.ts']);
 
 function main(): number {
-  const patterns = ['*.ts', '*.mjs', '*.c', '*.h', '*.md'];
+  const patterns = ['*.ts', '*.mjs', '*.c', '*.h', '*.def', '*.md'];
   const listed = spawnSync('git', ['ls-files', '-co', '--exclude-standard', ...patterns], {
     cwd: root,
     encoding: 'utf8',

@@ -144,7 +144,7 @@ function main(isFix: boolean): number {
     process.stderr.write(`${file}:${line + 1}: a line of more than ${WIDTH} columns; run: npm run format\n`);
   };
   for (const file of filesOf('*.md')) visit(file, wrapMarkdown);
-  for (const file of filesOf('*.ts', '*.mjs', '*.c', '*.h')) visit(file, wrapComments);
+  for (const file of filesOf('*.ts', '*.mjs', '*.c', '*.h', '*.def')) visit(file, wrapComments);
   return failed === 0 ? 0 : 1;
 }
 

@@ -17,7 +17,7 @@ describe('set-up', () => {
   const clone = mkdtempSync(join(tmpdir(), 'millrace-setup-'));
   const files = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], { cwd: root, encoding: 'utf8' });
   for (const file of files.split('\n')) {
-    if (/^(native|bpf|tools|millrace$|package)/.test(file) && existsSync(join(root, file)))
+    if (/^(native|bpf|direct|tools|millrace$|package)/.test(file) && existsSync(join(root, file)))
       cpSync(join(root, file), join(clone, file));
   }
   chmodSync(clone, 0o755); // somebody else runs it, too
