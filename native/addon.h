@@ -62,6 +62,7 @@ MR_EXPORTS(datagram);
 MR_EXPORTS(icrc);
 MR_EXPORTS(netlink);
 MR_EXPORTS(privileges);
+MR_EXPORTS(exec);
 
 struct mr_state *mr_state(napi_env env);
 

@@ -97,13 +97,14 @@ export const rooms: readonly Room[] = [
     'the daemon',
     'src/native src/system src/text src/status src/tls src/steering src/config src/peers src/lane src/proxy/control src/proxy/admission',
   ),
+  room('src/direct/launch', 'the library that programs are started with, and which of them load it'),
   room('src/lab', 'hosts on one machine', 'src/system src/text'),
   room('src/lab/vm', 'guests', 'src/native src/system src/text src/lab'),
   room('src/doctor', 'what this machine can do', 'src/native src/system src/steering'),
   room(
     'src/cli',
     'arguments and a world in, an exit code out',
-    'src/system src/text src/spin src/status src/tls src/verbs src/remoting/transports src/providers src/providers/soft src/providers/ibverbs src/providers/recording src/remoting/backend src/vortex src/vortex/net src/vortex/files src/perf src/steering src/config src/telemetry src/server src/proxy src/lab src/lab/vm src/doctor',
+    'src/native src/system src/text src/spin src/status src/tls src/verbs src/remoting/transports src/providers src/providers/soft src/providers/ibverbs src/providers/recording src/remoting/backend src/vortex src/vortex/net src/vortex/files src/perf src/steering src/config src/telemetry src/server src/proxy src/direct/launch src/lab src/lab/vm src/doctor',
   ),
   room(
     'workbench/worlds',

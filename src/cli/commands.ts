@@ -10,6 +10,7 @@ export interface CommandSource {
 
 export const commands: readonly CommandSource[] = [
   { names: ['up'], load: async () => (await import('./up.ts')).addUp },
+  { names: ['run'], load: async () => (await import('./run-program.ts')).addRun },
   { names: ['doctor'], load: async () => (await import('./doctor.ts')).addDoctor },
   { names: ['dev'], load: async () => (await import('./dev.ts')).addDev },
   { names: ['perf'], load: async () => (await import('./perf.ts')).addPerf },

@@ -33,21 +33,31 @@ function onReaderGone(stream: NodeJS.WriteStream, then: () => void): void {
 export async function main(args: readonly string[], commands: readonly CommandSource[] = shipped): Promise<number> {
   const isDaemon = args[0] === 'up';
   const controller = new AbortController();
-  abortOnSignals(controller, isDaemon);
-  // A command whose output nobody reads stops; a daemon goes on.
-  const stop = (): void => {
-    if (!isDaemon) controller.abort(new DOMException('the output was closed', 'AbortError'));
-  };
   let hasReader = true;
-  onReaderGone(process.stderr, stop);
-  onReaderGone(process.stdout, () => {
-    hasReader = false;
-    stop();
-  });
+  // `run` becomes another program: a signal meanwhile ends it, and streams are left as they are.
+  if (args[0] !== 'run') {
+    abortOnSignals(controller, isDaemon);
+    // A command whose output nobody reads stops; a daemon goes on.
+    const stop = (): void => {
+      if (!isDaemon) controller.abort(new DOMException('the output was closed', 'AbortError'));
+    };
+    onReaderGone(process.stderr, stop);
+    onReaderGone(process.stdout, () => {
+      hasReader = false;
+      stop();
+    });
+  }
+  // Node makes a stream when it is first asked for it, and changes flags of the open file then.
   const world = {
-    stdin: process.stdin,
-    stdout: process.stdout,
-    stderr: process.stderr,
+    get stdin() {
+      return process.stdin;
+    },
+    get stdout() {
+      return process.stdout;
+    },
+    get stderr() {
+      return process.stderr;
+    },
     env: process.env,
     signal: controller.signal,
     nowMs: () => performance.now(),

@@ -95,6 +95,20 @@ interface PrivilegeCalls {
   forbidDumps(): number;
 }
 
+interface ExecCalls {
+  /** Returns only when it failed: -errno. Strings lie one after the other, each with its NUL. */
+  exec(
+    words: Uint8Array,
+    environmentChanges: Uint8Array,
+    inheritedFds: readonly number[],
+    stdioFlags: readonly number[],
+    ignoredSignals: readonly number[],
+    blockedSignals: readonly number[],
+    openFiles: number,
+  ): number;
+  fileFlags(fd: number): number;
+}
+
 interface ThreadCalls {
   pin(cpu: number): number;
   enterNetns(fd: number): number;
@@ -227,6 +241,7 @@ export interface Addon
     DatagramCalls,
     NetlinkCalls,
     PrivilegeCalls,
+    ExecCalls,
     ThreadCalls,
     BpfCalls,
     IbverbsCalls,

@@ -13,5 +13,6 @@ export {
   parseOwnerToken,
   thisMachine,
 } from './owner.ts';
+export { inheritedFds, startedWith, wordsAsGiven } from './process-start.ts';
 export { makeRunFolder, runFolder } from './run-folder.ts';
 export { packageVersion } from './version.ts';

@@ -1,0 +1,48 @@
+// Becoming another program, which finds the process as it was before Node started in it.
+
+import { SystemError } from '../errors.ts';
+import { addon } from './addon.ts';
+
+/** What a program takes over from the process that becomes it, and that Node changes. */
+export interface ProcessState {
+  /** Descriptors from 3 on that stay open. */
+  readonly descriptors: readonly number[];
+  /** File status flags of 0, 1 and 2; negative: closed. */
+  readonly stdioFlags: readonly number[];
+  readonly ignoredSignals: readonly number[];
+  readonly blockedSignals: readonly number[];
+  /** Soft limit. It is only ever lowered. */
+  readonly openFiles: number;
+}
+
+/** File status flags of 0, 1 and 2. A Node stream over a pipe or socket makes it non-blocking. */
+export function stdioFlags(): readonly number[] {
+  return [0, 1, 2].map((fd) => addon.fileFlags(fd));
+}
+
+/**
+ * Replaces this process by a program, found as execvp(3) finds it; all threads end. `changes` are
+ * those of the environment, undefined for a variable that goes. Returns only when it failed.
+ */
+export function becomeProgram(
+  words: readonly Uint8Array[],
+  changes: Readonly<Record<string, string | undefined>>,
+  state: ProcessState,
+): SystemError {
+  const variables = Object.entries(changes).map(([name, value]) => (value === undefined ? name : `${name}=${value}`));
+  const { descriptors, ignoredSignals, blockedSignals, openFiles } = state;
+  const result = addon.exec(
+    withNuls(words),
+    withNuls(variables.map((text) => Buffer.from(text))),
+    [0, 1, 2, ...descriptors],
+    state.stdioFlags,
+    ignoredSignals,
+    blockedSignals,
+    openFiles,
+  );
+  return new SystemError(result, 'execve');
+}
+
+function withNuls(strings: readonly Uint8Array[]): Uint8Array {
+  return Buffer.concat(strings.flatMap((each) => [each, Uint8Array.of(0)]));
+}
