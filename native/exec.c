@@ -161,17 +161,9 @@ out:
   return result;
 }
 
-// The file status flags (fcntl(2), F_GETFL) of a descriptor.
-static napi_value file_flags(napi_env env, napi_callback_info info) {
-  int32_t fd;
-  if (!mr_int_args(env, info, 1, &fd)) return NULL;
-  return mr_result(env, fcntl(fd, F_GETFL));
-}
-
 MR_EXPORTS(exec) {
   const napi_property_descriptor functions[] = {
       MR_FUNCTION("exec", exec_),
-      MR_FUNCTION("fileFlags", file_flags),
   };
   return MR_DEFINE(env, exports, functions);
 }

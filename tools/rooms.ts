@@ -101,10 +101,11 @@ export const rooms: readonly Room[] = [
   room('src/lab', 'hosts on one machine', 'src/system src/text'),
   room('src/lab/vm', 'guests', 'src/native src/system src/text src/lab'),
   room('src/doctor', 'what this machine can do', 'src/native src/system src/steering'),
+  room('src/cli/start', 'what the process was started with, looked at before Node changes it'),
   room(
     'src/cli',
     'arguments and a world in, an exit code out',
-    'src/native src/system src/text src/spin src/status src/tls src/verbs src/remoting/transports src/providers src/providers/soft src/providers/ibverbs src/providers/recording src/remoting/backend src/vortex src/vortex/net src/vortex/files src/perf src/steering src/config src/telemetry src/server src/proxy src/direct/launch src/lab src/lab/vm src/doctor',
+    'src/native src/system src/text src/spin src/status src/tls src/verbs src/remoting/transports src/providers src/providers/soft src/providers/ibverbs src/providers/recording src/remoting/backend src/vortex src/vortex/net src/vortex/files src/perf src/steering src/config src/telemetry src/server src/proxy src/direct/launch src/lab src/lab/vm src/doctor src/cli/start',
   ),
   room(
     'workbench/worlds',
@@ -121,7 +122,7 @@ export const rooms: readonly Room[] = [
   room(
     'workbench/cli',
     'the commands of a checkout',
-    'src/system src/status src/lab src/doctor src/cli workbench/worlds workbench/bench workbench/soak workbench/demo',
+    'src/system src/status src/lab src/doctor src/cli src/cli/start workbench/worlds workbench/bench workbench/soak workbench/demo',
   ),
 ];
 

@@ -2,6 +2,8 @@
 // The executable. It parses on old Nodes too, so that they get a sentence instead of a syntax
 // error.
 
+import './start/index.ts';
+
 const major = Number(process.versions.node.split('.')[0]);
 if (major < 24) {
   process.stderr.write(`millrace: needs Node 24 or newer, this is ${process.version} (${process.execPath})\n`);
@@ -12,5 +14,3 @@ if (major < 24) {
   // A thread that has not ended must not keep a finished command alive.
   setTimeout(() => process.exit(), 3000).unref();
 }
-
-export {};

@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { directEnvironment, directLibrary, whyNotLoaded } from '../direct/launch/index.ts';
 import { UsageError } from '../errors.ts';
 import { findProgram } from '../lab/index.ts';
-import { becomeProgram, stdioFlags } from '../native/index.ts';
-import { inheritedFds, runFolder, startedWith, wordsAsGiven } from '../system/index.ts';
+import { becomeProgram } from '../native/index.ts';
+import { runFolder } from '../system/index.ts';
 import type { AddCommand } from './command.ts';
+import { inheritedFds, startedWith, stdioFlags, wordsAsGiven } from './start/index.ts';
 import type { World } from './world.ts';
 
 /** The exit codes of shells. */
@@ -39,8 +40,6 @@ export const addRun: AddCommand = (program, { world, finish }) => {
 };
 
 async function runProgram(rawWords: readonly string[], instance: string | undefined, world: World): Promise<number> {
-  // Before anything is written to them.
-  const flags = stdioFlags();
   const words = rawWords[0] === '--' ? rawWords.slice(1) : rawWords;
   const [program] = words;
   if (program === undefined || program === '') throw new UsageError('run: there is no program; give it after --');
@@ -52,7 +51,7 @@ async function runProgram(rawWords: readonly string[], instance: string | undefi
   const { code } = becomeProgram(
     wordsAsGiven(words),
     { ...changes, MILLRACE_START: undefined },
-    { ...startedWith(env), descriptors: inheritedFds(), stdioFlags: flags },
+    { ...startedWith(env), descriptors: inheritedFds(), stdioFlags },
   );
   const isMissing = code === 'ENOENT' && path !== null;
   const why = isMissing ? 'the interpreter that it names does not exist' : (reasons[code] ?? code);

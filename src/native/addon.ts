@@ -106,7 +106,6 @@ interface ExecCalls {
     blockedSignals: readonly number[],
     openFiles: number,
   ): number;
-  fileFlags(fd: number): number;
 }
 
 interface ThreadCalls {

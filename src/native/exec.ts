@@ -4,7 +4,7 @@ import { SystemError } from '../errors.ts';
 import { addon } from './addon.ts';
 
 /** What a program takes over from the process that becomes it, and that Node changes. */
-export interface ProcessState {
+interface ProcessState {
   /** Descriptors from 3 on that stay open. */
   readonly descriptors: readonly number[];
   /** File status flags of 0, 1 and 2; negative: closed. */
@@ -13,11 +13,6 @@ export interface ProcessState {
   readonly blockedSignals: readonly number[];
   /** Soft limit. It is only ever lowered. */
   readonly openFiles: number;
-}
-
-/** File status flags of 0, 1 and 2. A Node stream over a pipe or socket makes it non-blocking. */
-export function stdioFlags(): readonly number[] {
-  return [0, 1, 2].map((fd) => addon.fileFlags(fd));
 }
 
 /**

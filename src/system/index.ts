@@ -13,6 +13,5 @@ export {
   parseOwnerToken,
   thisMachine,
 } from './owner.ts';
-export { inheritedFds, startedWith, wordsAsGiven } from './process-start.ts';
 export { makeRunFolder, runFolder } from './run-folder.ts';
 export { packageVersion } from './version.ts';

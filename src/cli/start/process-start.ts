@@ -1,7 +1,11 @@
 // What this process was started with and Node does not tell, or has changed before our code runs:
-// ignored and blocked signals, the limit of open files, descriptors, and arguments as bytes.
+// ignored and blocked signals, the limit of open files, descriptors and their flags, and arguments
+// as bytes. It loads nothing but node:fs.
 
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { constants, readdirSync, readFileSync, readlinkSync } from 'node:fs';
+
+/** Of file status flags, those that say whether it may be read or written. */
+const O_ACCMODE = 3;
 
 export interface Started {
   readonly ignoredSignals: readonly number[];
@@ -9,6 +13,18 @@ export interface Started {
   /** Soft limit of open files, which Node raises. */
   readonly openFiles: number;
 }
+
+/**
+ * File status flags of 0, 1 and 2 when this module was loaded; negative: closed. A stream that Node
+ * makes of a pipe or a socket is non-blocking, for all that share it.
+ */
+export const stdioFlags: readonly number[] = [0, 1, 2].map((fd) => {
+  try {
+    return flagsOf(fd) ?? -1;
+  } catch {
+    return -1;
+  }
+});
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -59,19 +75,26 @@ function readLimits(who: number | 'self'): string {
  * both ends, and a spare /dev/null.
  */
 export function inheritedFds(): readonly number[] {
-  const targets = readdirSync('/proc/self/fd').flatMap((name) => {
+  const open = readdirSync('/proc/self/fd').flatMap((name) => {
     try {
-      return [{ fd: Number(name), target: readlinkSync(`/proc/self/fd/${name}`) }];
+      const isWritable = ((flagsOf(name) ?? 0) & O_ACCMODE) !== constants.O_RDONLY;
+      return [{ fd: Number(name), target: readlinkSync(`/proc/self/fd/${name}`), isWritable }];
     } catch {
       // The one that lists the folder is closed again.
       return [];
     }
   });
-  const isNodes = (target: string): boolean =>
-    target.startsWith('anon_inode:') ||
-    target === '/dev/null' ||
-    (target.startsWith('pipe:') && targets.filter((other) => other.target === target).length > 1);
-  return targets.filter(({ fd, target }) => fd > 2 && !isNodes(target)).map(({ fd }) => fd);
+  const isNodes = (each: (typeof open)[number]): boolean =>
+    each.target.startsWith('anon_inode:') ||
+    each.target === '/dev/null' ||
+    (each.target.startsWith('pipe:') &&
+      open.some(({ target, isWritable }) => target === each.target && isWritable !== each.isWritable));
+  return open.filter((each) => each.fd > 2 && !isNodes(each)).map(({ fd }) => fd);
+}
+
+function flagsOf(fd: number | string): number | undefined {
+  const octal = /^flags:\s*([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1];
+  return octal === undefined ? undefined : Number.parseInt(octal, 8);
 }
 
 /**
