@@ -253,6 +253,15 @@ static napi_value link_create(napi_env env, napi_callback_info info) {
   return mr_own_result(env, mr_libbpf()->bpf_link_create(arg[0], arg[1], (enum bpf_attach_type)arg[2], NULL));
 }
 
+// An iterator's program, over the entries of a map. bpf_iter_create() of the link then runs it.
+static napi_value link_iterator(napi_env env, napi_callback_info info) {
+  int32_t arg[2]; // program, map
+  if (!mr_int_args(env, info, 2, arg) || !has_libbpf(env)) return NULL;
+  union bpf_iter_link_info over = {.map = {.map_fd = (uint32_t)arg[1]}};
+  LIBBPF_OPTS(bpf_link_create_opts, options, .iter_info = &over, .iter_info_len = sizeof(over));
+  return mr_own_result(env, mr_libbpf()->bpf_link_create(arg[0], 0, BPF_TRACE_ITER, &options));
+}
+
 static napi_value prog_attach(napi_env env, napi_callback_info info) {
   int32_t arg[3]; // program, target, attach type
   if (!mr_int_args(env, info, 3, arg) || !has_libbpf(env)) return NULL;
@@ -310,6 +319,7 @@ MR_EXPORTS(bpf) {
       MR_FUNCTION("bpfMapFd", map_fd),
       MR_FUNCTION("bpfAttachType", attach_type),
       MR_FUNCTION("bpfLinkCreate", link_create),
+      MR_FUNCTION("bpfLinkIterator", link_iterator),
       MR_FUNCTION("bpfProgAttach", prog_attach),
       MR_FUNCTION("bpfProgDetach", prog_detach),
       MR_FUNCTION("bpfProgRun", prog_run),

@@ -49,6 +49,25 @@ static napi_value seals(napi_env env, napi_callback_info info) {
   return mr_result(env, fcntl(fd, F_GET_SEALS));
 }
 
+static napi_value add_seals(napi_env env, napi_callback_info info) {
+  int32_t arg[2]; // memory, seals
+  if (!mr_int_args(env, info, 2, arg)) return NULL;
+  return mr_result(env, fcntl(arg[0], F_ADD_SEALS, arg[1]));
+}
+
+// Gives the pages of a range back to the system: they read as zero from now on. The range need not
+// be mapped here.
+static napi_value punch_hole(napi_env env, napi_callback_info info) {
+  napi_value argv[3];
+  int32_t fd;
+  size_t offset, size;
+  if (!mr_args(env, info, 3, argv) || !mr_int(env, argv[0], &fd) || !mr_size(env, argv[1], &offset) ||
+      !mr_size(env, argv[2], &size)) {
+    return NULL;
+  }
+  return mr_result(env, fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size));
+}
+
 void mr_mapping_leave_table(struct mr_mapping *mapping) {
   mapping->is_in_table = false;
   if (!mapping->has_buffer) free(mapping);
@@ -233,6 +252,8 @@ MR_EXPORTS(memory) {
       MR_FUNCTION("memfdCreate", memfd_create_),
       MR_FUNCTION("memorySize", memory_size),
       MR_FUNCTION("seals", seals),
+      MR_FUNCTION("addSeals", add_seals),
+      MR_FUNCTION("punchHole", punch_hole),
       MR_FUNCTION("map", map),
       MR_FUNCTION("adviseHuge", advise_huge),
       MR_FUNCTION("unmap", unmap),

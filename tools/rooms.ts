@@ -73,6 +73,7 @@ export const rooms: readonly Room[] = [
     'rings, credits, streams, sessions',
     'src/native src/json-lines src/loop src/steering src/verbs src/verbs/endpoint',
   ),
+  room('src/direct', 'programs of one host find each other and share rings', 'src/native src/system src/status'),
   room('src/config', 'the config file', 'src/system src/steering src/text'),
   room('src/peers', 'who the other nodes are: config, etcd', 'src/text'),
   room('src/telemetry', 'log, metrics', 'src/status src/steering src/text'),
@@ -95,7 +96,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/proxy',
     'the daemon',
-    'src/native src/system src/text src/status src/tls src/steering src/config src/peers src/lane src/proxy/control src/proxy/admission',
+    'src/native src/system src/text src/status src/tls src/steering src/direct src/config src/peers src/lane src/proxy/control src/proxy/admission',
   ),
   room('src/direct/launch', 'the library that programs are started with, and which of them load it'),
   room('src/lab', 'hosts on one machine', 'src/system src/text'),

@@ -136,6 +136,24 @@ const channel = z.strictObject(
   mapping,
 );
 
+const direct = z.strictObject(
+  {
+    enabled: field
+      .flag()
+      .default(true)
+      .describe('connections between programs of this host that have the library may leave TCP'),
+    memoryBytes: field
+      .size({ least: MiB, most: 1024 * GiB })
+      .prefault('1GiB')
+      .describe('what the rings of all such connections may have together; two for each'),
+    ringBytes: field
+      .size({ least: 4 * KiB, most: 16 * MiB, powerOfTwo: true })
+      .prefault('256KiB')
+      .describe('ring of each direction of such a connection'),
+  },
+  mapping,
+);
+
 const api = z.strictObject(
   {
     socket: field
@@ -208,6 +226,7 @@ export const configSchema = z.strictObject(
       .default('auto')
       .describe('worker threads; auto: half of the processors, at least 1'),
     channel: channel.prefault({}),
+    direct: direct.prefault({}),
     api: api.prefault({}),
     log: log.prefault({}),
     drainSeconds: field.seconds(0, 3600).default(10).describe('how long open connections may go on after SIGTERM'),

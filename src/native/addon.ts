@@ -12,6 +12,8 @@ interface MemoryCalls {
   memfdCreate(name: string, sizeBytes: number, flags: number): number;
   memorySize(fd: number): number;
   seals(fd: number): number;
+  addSeals(fd: number, seals: number): number;
+  punchHole(fd: number, offset: number, length: number): number;
   map(
     fd: number,
     offset: number,
@@ -166,6 +168,7 @@ interface BpfCalls {
   bpfMapFd(object: BpfHandle, name: string): number;
   bpfAttachType(object: BpfHandle, program: string): number;
   bpfLinkCreate(program: number, target: number, attachType: number): number;
+  bpfLinkIterator(program: number, map: number): number;
   bpfProgAttach(program: number, target: number, attachType: number): number;
   bpfProgDetach(program: number, target: number, attachType: number): number;
   bpfProgRun(program: number, context: Uint8Array): number;

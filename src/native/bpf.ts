@@ -1,6 +1,7 @@
 // BPF objects that are loaded into the kernel: their programs, maps and links, and the lifetime of
 // all of them.
 
+import { readSync } from 'node:fs';
 import { constants } from 'node:os';
 import { MillraceError, UsageError } from '../errors.ts';
 import { addon, type BpfHandle } from './addon.ts';
@@ -8,6 +9,9 @@ import { BpfError, nameableErrno, requireLibbpf } from './bpf-error.ts';
 import { BpfMap } from './bpf-map.ts';
 import { Fd } from './fd.ts';
 import { check } from './result.ts';
+
+/** As much as the kernel gives at once. */
+const ITERATOR_READ_BYTES = 32 * 1024;
 
 export interface BpfLoadOptions {
   /**
@@ -36,6 +40,21 @@ export interface BpfAttachment extends Disposable {
  * however that happens.
  */
 export class BpfLink extends Fd implements BpfAttachment {}
+
+/** A program that is run for each entry of a map when it is read. */
+export class BpfIterator extends BpfLink {
+  /** Runs it: what the program wrote for all entries that there are now. */
+  read(): Uint8Array {
+    using run = new Fd(check(nameableErrno(addon.bpfIterCreate(this.fd)), 'bpf_iter_create'));
+    const parts: Uint8Array[] = [];
+    for (;;) {
+      const part = new Uint8Array(ITERATOR_READ_BYTES);
+      const size = readSync(run.fd, part);
+      if (size === 0) return Buffer.concat(parts);
+      parts.push(part.subarray(0, size));
+    }
+  }
+}
 
 /**
  * A program set on a map by kernels that have no links for that. It stays until closed or until the
@@ -141,6 +160,12 @@ export class BpfObject implements Disposable {
     if (link !== -constants.errno.EINVAL) check(nameableErrno(link), 'bpf_link_create', `${program} to map ${map}`);
     check(nameableErrno(addon.bpfProgAttach(programFd, mapFd, type)), 'bpf_prog_attach', `${program} to map ${map}`);
     return this.#keep(new MapAttachment(() => addon.bpfProgDetach(programFd, mapFd, type)));
+  }
+
+  /** Attaches an iterator's program to a map of this object. */
+  iterate(program: string, map: string): BpfIterator {
+    const link = addon.bpfLinkIterator(this.programFd(program), this.mapFd(map));
+    return this.#keep(new BpfIterator(check(nameableErrno(link), 'bpf_link_create', `${program} over map ${map}`)));
   }
 
   /**

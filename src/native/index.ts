@@ -4,7 +4,7 @@ export { type Address, decodeAddress, encodeAddress, type Family, formatAddress,
 export { compareExchange, exchange, fetchAdd, loadAcquire, storeRelease } from './atomics.ts';
 export { compareSwap64, fetchAdd64, high64, low64 } from './atomics64.ts';
 export { measureCrossing } from './bench.ts';
-export { type BpfAttachment, BpfLink, type BpfLoadOptions, BpfObject } from './bpf.ts';
+export { type BpfAttachment, BpfIterator, BpfLink, type BpfLoadOptions, BpfObject } from './bpf.ts';
 export { BpfError } from './bpf-error.ts';
 export { BpfMap, type BpfMapSpec, pinBpf } from './bpf-map.ts';
 export { CopyList } from './copies.ts';

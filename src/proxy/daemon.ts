@@ -1,8 +1,10 @@
 // The daemon: steering in the kernel, lanes that carry, a control plane for its peers, and what
 // people want to know of it.
 
+import { dirname } from 'node:path';
 import type { Config } from '../config/index.ts';
 import { changedKeys } from '../config/index.ts';
+import { DirectServer } from '../direct/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
 import type { FromLane } from '../lane/index.ts';
 import { type Address, ip } from '../native/index.ts';
@@ -22,6 +24,7 @@ import {
   type Verdict,
   verdictName,
 } from '../steering/index.ts';
+import { directSocketPath } from '../system/index.ts';
 import { readSecurity } from '../tls/index.ts';
 import { Acceptance } from './acceptance.ts';
 import { Admission } from './admission/index.ts';
@@ -55,6 +58,7 @@ interface DaemonParts {
   readonly addresses: OwnAddresses;
   readonly namespaces: Namespaces;
   readonly admission: Admission;
+  readonly direct: DirectServer | undefined;
   readonly statics: StaticDirectory;
   readonly etcd: EtcdPeers;
   readonly directory: PeerDirectory;
@@ -304,7 +308,8 @@ async function makeParts(
   const directory = undo.use(mergeDirectories(statics, etcd));
   const readiness = new Readiness(directory, node, instance);
   const plain = new PlainLog();
-  const known = { steering, lanes, peers, control, listeners, namespaces, admission, plain, readiness };
+  const direct = undo.use(startDirect(config));
+  const known = { steering, lanes, peers, control, listeners, namespaces, admission, direct, plain, readiness };
   const reporter = new DaemonReporter({ config, ...known });
   return { ...known, addresses, statics, etcd, directory, reporter };
 }
@@ -387,6 +392,19 @@ function hearLane(message: FromLane, peers: PeerTable): void {
     case 'error':
       reportError('lane', message.message, '');
       break;
+  }
+}
+
+/** Without it programs use TCP as ever, so the daemon starts without it. */
+function startDirect({ direct, api, instance }: Config): DirectServer | undefined {
+  if (!direct.enabled) return undefined;
+  try {
+    return DirectServer.start({ ...direct, socketPath: directSocketPath(instance, dirname(api.socket)) });
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error)) throw error;
+    const message = `${error.message}; connections between programs of this host stay on TCP (direct.enabled: false turns this off)`;
+    reportError('direct', message, String(error.code));
+    return undefined;
   }
 }
 

@@ -1,6 +1,7 @@
 // The status, connections and explanations of a daemon, gathered from its parts for the API.
 
 import type { Config } from '../config/index.ts';
+import type { DirectServer } from '../direct/index.ts';
 import { UsageError } from '../errors.ts';
 import type { LaneReport } from '../lane/index.ts';
 import type { ConnectionStatus, DaemonStatus } from '../status/index.ts';
@@ -39,6 +40,7 @@ interface ReporterParts {
   readonly plain: PlainLog;
   readonly readiness: Readiness;
   readonly admission: Admission;
+  readonly direct: DirectServer | undefined;
 }
 
 type Counters = DaemonStatus['counters'];
@@ -54,7 +56,7 @@ export class DaemonReporter {
   }
 
   async status(): Promise<DaemonStatus> {
-    const { steering, lanes, peers, control, readiness } = this.#parts;
+    const { steering, lanes, peers, control, readiness, direct } = this.#parts;
     const { config } = this;
     const reports = await lanes.reports();
     const linksOf = (name: string) => reports.flatMap(({ links }) => links.filter(({ peer }) => peer === name));
@@ -74,6 +76,7 @@ export class DaemonReporter {
       lanes: reports.map(({ lane }) => lane),
       verdicts: steering.counters(),
       counters: sum(reports),
+      direct: direct?.status ?? { programs: 0, waiting: 0, connections: 0, promoted: 0, declined: 0 },
       memory: {
         rssBytes: process.memoryUsage.rss(),
         heldBytes: reports.reduce((bytes, { lane }) => bytes + lane.heldBytes, 0),

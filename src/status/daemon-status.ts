@@ -90,6 +90,20 @@ export interface LaneStatus {
   readonly cpuSeconds: number;
 }
 
+/** Programs of this host that have the library, and their connections with each other. */
+export interface DirectStatus {
+  /** Programs that are connected to the daemon now. */
+  readonly programs: number;
+  /** Connections of which one end only was offered. */
+  readonly waiting: number;
+  /** Connections whose bytes go from program to program now. */
+  readonly connections: number;
+  /** All that were promoted since the start. */
+  readonly promoted: number;
+  /** Offers that were declined since the start. */
+  readonly declined: number;
+}
+
 export interface DaemonStatus {
   readonly v: 1;
   readonly node: string;
@@ -116,6 +130,7 @@ export interface DaemonStatus {
     readonly bytesOut: number;
     readonly bytesIn: number;
   };
+  readonly direct: DirectStatus;
   readonly memory: { readonly rssBytes: number; readonly heldBytes: number; readonly budgetBytes: number };
   readonly cpuSeconds: number;
 }

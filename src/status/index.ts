@@ -6,6 +6,7 @@ export type {
   ConnectionMode,
   ConnectionStatus,
   DaemonStatus,
+  DirectStatus,
   LaneStatus,
   LinkState,
   LinkStatus,

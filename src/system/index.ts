@@ -13,5 +13,5 @@ export {
   parseOwnerToken,
   thisMachine,
 } from './owner.ts';
-export { makeRunFolder, runFolder } from './run-folder.ts';
+export { directSocketPath, makeRunFolder, runFolder } from './run-folder.ts';
 export { packageVersion } from './version.ts';

@@ -2,7 +2,7 @@
 // sockets there or swap the folder for another.
 
 import { lstatSync, readFileSync, readlinkSync, type Stats } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { MillraceError } from '../errors.ts';
 import { makeFolder } from './folder.ts';
 
@@ -19,6 +19,14 @@ const OVERFLOW_UID = 65_534;
 export function runFolder(env: Readonly<Record<string, string | undefined>>): string {
   const { MILLRACE_RUN_DIR: folder = '' } = env;
   return resolve(folder === '' ? '/run/millrace' : folder);
+}
+
+/**
+ * Where programs that have the library find the daemon called `instance`: in the folder of its
+ * control socket. The name does not end as those of control sockets do.
+ */
+export function directSocketPath(instance: string, folder: string): string {
+  return join(folder, `${instance}.direct`);
 }
 
 /**

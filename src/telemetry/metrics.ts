@@ -76,6 +76,7 @@ export const metricSpecs: readonly MetricSpec[] = [
   counter('millrace_received_bytes_total', [], 'Payload received from peers for programs.', ({ counters }) =>
     one(counters.bytesIn),
   ),
+  ...directSpecs(),
   ...laneSpecs(),
   ...peerMetrics(),
   ...linkMetrics(),
@@ -83,6 +84,26 @@ export const metricSpecs: readonly MetricSpec[] = [
 
 export function metricsText(status: DaemonStatus): Promise<string> {
   return exposition(metricSpecs, status);
+}
+
+function directSpecs(): readonly MetricSpec[] {
+  return [
+    gauge('millrace_direct_programs', [], 'Programs that have the library and are connected now.', ({ direct }) =>
+      one(direct.programs),
+    ),
+    gauge('millrace_direct_waiting_offers', [], 'Connections of which one end only was offered.', ({ direct }) =>
+      one(direct.waiting),
+    ),
+    gauge('millrace_direct_connections', [], 'Connections whose bytes go from program to program.', ({ direct }) =>
+      one(direct.connections),
+    ),
+    counter('millrace_direct_promoted_total', [], 'Connections that were promoted.', ({ direct }) =>
+      one(direct.promoted),
+    ),
+    counter('millrace_direct_declined_total', [], 'Offers of connections that were declined.', ({ direct }) =>
+      one(direct.declined),
+    ),
+  ];
 }
 
 function laneSpecs(): readonly MetricSpec[] {

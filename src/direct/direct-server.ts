@@ -1,0 +1,163 @@
+// Where programs that have the library find the daemon: a unix socket that all users may connect
+// to, followed on Node's event loop.
+
+import { randomBytes } from 'node:crypto';
+import { chmodSync, lstatSync, renameSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { type Fd, FdWatch, Poller, pollEvents, Socket } from '../native/index.ts';
+import type { DirectStatus } from '../status/index.ts';
+import { makeRunFolder } from '../system/index.ts';
+import { IdentityReader } from './identity.ts';
+import { Program } from './program.ts';
+import { Promotions } from './promotions.ts';
+
+export interface DirectServerOptions {
+  readonly socketPath: string;
+  readonly ringBytes: number;
+  readonly memoryBytes: number;
+}
+
+const MAX_PROGRAMS = 4096;
+const LISTENER = 0;
+/** How long nobody is accepted when the daemon has no descriptor left. */
+const PAUSE_MS = 100;
+
+export class DirectServer implements Disposable {
+  readonly #listener: Socket;
+  readonly #promotions: Promotions;
+  readonly #poller: Poller;
+  readonly #programs = new Map<number, Program>();
+  readonly #unsettled = new Set<Program>();
+  readonly #undo: DisposableStack;
+  #lastId = LISTENER;
+  #pause: NodeJS.Timeout | undefined;
+
+  /** Throws where this machine or this user cannot. */
+  static start({ socketPath, ringBytes, memoryBytes }: DirectServerOptions): DirectServer {
+    using undo = new DisposableStack();
+    const reader = undo.use(IdentityReader.create());
+    const takeIdentities = (sockets: readonly (Fd | undefined)[]) => reader.take(sockets);
+    const promotions = undo.use(new Promotions({ ringBytes, memoryBytes, takeIdentities }));
+    const listener = undo.use(Socket.messages());
+    undo.defer(listenForAll(listener, socketPath));
+    const poller = undo.use(Poller.create());
+    poller.add(listener.fd, pollEvents.in, LISTENER);
+    return new DirectServer(listener, promotions, poller, undo.move());
+  }
+
+  private constructor(listener: Socket, promotions: Promotions, poller: Poller, undo: DisposableStack) {
+    this.#listener = listener;
+    this.#promotions = promotions;
+    this.#poller = poller;
+    this.#undo = undo;
+    undo.defer(() => {
+      clearTimeout(this.#pause);
+      for (const program of this.#programs.values()) program.close();
+      this.#programs.clear();
+    });
+    undo.use(FdWatch.start(poller.fd, () => this.#attend()));
+  }
+
+  get status(): DirectStatus {
+    return { programs: this.#programs.size, ...this.#promotions.counters };
+  }
+
+  /** Programs are not told: their connections go on through their rings. */
+  close(): void {
+    this.#undo.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #attend(): void {
+    const count = this.#poller.wait(0);
+    for (let index = 0; index < count; index++) {
+      const token = this.#poller.token(index);
+      const program = this.#programs.get(token);
+      if (token === LISTENER) this.#accept();
+      else if (program !== undefined) this.#serve(program, this.#poller.events(index));
+    }
+    this.#promotions.decide();
+    this.#settle();
+  }
+
+  #accept(): void {
+    try {
+      for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
+        if (this.#programs.size >= MAX_PROGRAMS) socket.close();
+        else this.#welcome(socket);
+      }
+    } catch {
+      // Out of descriptors or memory. Who waits to be accepted is waited for, or it would be tried
+      // again at once and for ever.
+      this.#poller.change(this.#listener.fd, 0, LISTENER);
+      this.#pause = setTimeout(() => this.#poller.change(this.#listener.fd, pollEvents.in, LISTENER), PAUSE_MS);
+      this.#pause.unref();
+    }
+  }
+
+  #welcome(socket: Socket): void {
+    const id = ++this.#lastId;
+    const program = new Program(id, socket, {
+      onOffer: (from, connection, fds) => this.#promotions.offer(from, connection, fds),
+      onWithdraw: (from, connection) => this.#promotions.withdraw(from, connection),
+      onUnsettled: (which) => this.#unsettled.add(which),
+    });
+    this.#programs.set(id, program);
+    this.#poller.add(program.fd, program.events, id);
+  }
+
+  #serve(program: Program, events: number): void {
+    try {
+      if ((events & pollEvents.out) !== 0) program.flush();
+      const isGone = (events & (pollEvents.hangup | pollEvents.error)) !== 0;
+      if (isGone || ((events & pollEvents.in) !== 0 && !program.receive())) this.#end(program);
+    } catch {
+      // It broke the protocol, or its socket failed. Nothing that it sends may hurt others.
+      this.#end(program);
+    }
+  }
+
+  /** Follows what each program waits for now, and ends those that could not be sent to. */
+  #settle(): void {
+    // To end one program may unsettle others, which are then visited as well.
+    for (const program of this.#unsettled) {
+      this.#unsettled.delete(program);
+      if (!this.#programs.has(program.id)) continue;
+      if (program.isBroken) this.#end(program);
+      else this.#poller.change(program.fd, program.events, program.id);
+    }
+  }
+
+  #end(program: Program): void {
+    if (!this.#programs.delete(program.id)) return;
+    for (const { id, programs } of this.#promotions.end(program)) {
+      for (const party of programs) this.#programs.get(party)?.forgetArena(id);
+    }
+    this.#poller.remove(program.fd);
+    program.close();
+  }
+}
+
+/** The socket has its mode and listens when it gets its name. The answer removes the name again. */
+function listenForAll(listener: Socket, path: string): () => void {
+  makeRunFolder(dirname(path));
+  const made = join(dirname(path), `.${randomBytes(4).toString('hex')}`);
+  listener.bind({ family: 'unix', path: made });
+  try {
+    chmodSync(made, 0o666);
+    listener.listen();
+    const { ino } = lstatSync(made);
+    // What a dead daemon left is replaced. A living one of this instance would have the control
+    // socket, which was opened before.
+    renameSync(made, path);
+    return () => {
+      if (lstatSync(path, { throwIfNoEntry: false })?.ino === ino) rmSync(path, { force: true });
+    };
+  } catch (error) {
+    rmSync(made, { force: true });
+    throw error;
+  }
+}

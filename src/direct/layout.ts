@@ -1,0 +1,62 @@
+// What the library, the daemon and the program at the other end agree on: direct/layout.h says the
+// same in C, and a test compares them.
+
+export const DIRECT_VERSION = 1;
+
+/** struct mr_message: eight words. */
+export const MESSAGE_BYTES = 32;
+
+/** enum mr_message_kind */
+export const messageKinds = {
+  hello: 1,
+  offer: 2,
+  withdraw: 3,
+  welcome: 16,
+  arena: 17,
+  promote: 18,
+  decline: 19,
+  demote: 20,
+} as const;
+
+export interface Message {
+  readonly kind: number;
+  /** Chosen by the program. */
+  readonly connection?: number;
+  /** Chosen by the daemon. */
+  readonly arena?: number;
+  readonly slot?: number;
+  readonly party?: number;
+  /** The version, or the bytes of each ring. */
+  readonly value?: number;
+}
+
+export function encodeMessage(message: Message): Uint8Array {
+  const { kind, connection = 0, arena = 0, slot = 0, party = 0, value = 0 } = message;
+  return new Uint8Array(Uint32Array.of(kind, connection, arena, slot, party, value, 0, 0).buffer);
+}
+
+/** Null when it has not the size of a message. */
+export function decodeMessage(bytes: Uint8Array): Required<Message> | null {
+  if (bytes.byteLength !== MESSAGE_BYTES) return null;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const word = (index: number): number => view.getUint32(index * 4, true);
+  return { kind: word(0), connection: word(1), arena: word(2), slot: word(3), party: word(4), value: word(5) };
+}
+
+/** struct mr_desk has one word, the number of messages sent. */
+export const DESK_BYTES = 4096;
+
+/** struct mr_arena: two doorbells, the slots, and from RINGS_OFFSET on the rings. */
+export const SLOTS = 64;
+export const SLOTS_OFFSET = 256;
+export const SLOT_BYTES = 256;
+export const RINGS_OFFSET = 64 * 1024;
+
+/** Where the two rings of a slot start; they lie side by side. */
+export function ringsOffset(slot: number, ringBytes: number): number {
+  return RINGS_OFFSET + 2 * slot * ringBytes;
+}
+
+export function arenaBytes(ringBytes: number): number {
+  return ringsOffset(SLOTS, ringBytes);
+}

@@ -1,0 +1,180 @@
+// One conversation with a program that has the library: reads and checks its messages, sends and
+// holds back ours, and counts them on its desk.
+
+import { ProtocolError } from '../errors.ts';
+import { AGAIN, Fd, fetchAdd, pollEvents, SharedMemory, type Socket } from '../native/index.ts';
+import type { Arena, Party } from './arenas.ts';
+import type { Connection } from './connection.ts';
+import {
+  DESK_BYTES,
+  DIRECT_VERSION,
+  decodeMessage,
+  encodeMessage,
+  MESSAGE_BYTES,
+  type Message,
+  messageKinds,
+} from './layout.ts';
+
+/** Others have their turn after so many messages. */
+const MESSAGES_PER_TURN = 64;
+/** A program that does not read so many of ours is not read from either. */
+const MAX_UNREAD = 256;
+
+interface ProgramHandlers {
+  /** The descriptors are the handler's to close. */
+  onOffer(program: Program, connection: number, fds: readonly Fd[]): void;
+  onWithdraw(program: Program, connection: number): void;
+  /** `events` or `isBroken` may have changed. */
+  onUnsettled(program: Program): void;
+}
+
+interface Unsent {
+  readonly bytes: Uint8Array;
+  readonly fds: readonly Fd[];
+}
+
+export class Program implements Disposable {
+  /** No other program of this daemon ever has it. */
+  readonly id: number;
+  /** Those that it offered and did not withdraw yet, but for those that were declined. */
+  readonly connections = new Map<number, Connection>();
+  /** How many of them have no slot yet. */
+  waiting = 0;
+  readonly #socket: Socket;
+  readonly #handlers: ProgramHandlers;
+  readonly #desk: SharedMemory;
+  readonly #news: Uint32Array;
+  readonly #arenas = new Set<number>();
+  readonly #unsent: Unsent[] = [];
+  // One byte more, so that a longer message is seen to be one.
+  readonly #buffer = new Uint8Array(MESSAGE_BYTES + 1);
+  #isWelcome = false;
+  #isBroken = false;
+
+  /** Takes the socket over, also when it throws. */
+  constructor(id: number, socket: Socket, handlers: ProgramHandlers) {
+    using undo = new DisposableStack();
+    this.id = id;
+    this.#socket = undo.use(socket);
+    this.#handlers = handlers;
+    this.#desk = undo.use(SharedMemory.create({ sizeBytes: DESK_BYTES, name: 'direct desk' }));
+    this.#news = new Uint32Array(this.#desk.buffer);
+    // Mapped here already, so only the daemon can write it.
+    this.#desk.seal('writes');
+    undo.move();
+  }
+
+  get fd(): number {
+    return this.#socket.fd;
+  }
+
+  /** It could not be sent to: end it. */
+  get isBroken(): boolean {
+    return this.#isBroken;
+  }
+
+  /** What to wait for now, as bits of epoll. */
+  get events(): number {
+    const mayRead = this.#unsent.length < MAX_UNREAD;
+    return (mayRead ? pollEvents.in : 0) | (this.#unsent.length > 0 ? pollEvents.out : 0);
+  }
+
+  /** False at its end. Throws where it breaks the protocol, and where the system fails. */
+  receive(): boolean {
+    for (let count = 0; count < MESSAGES_PER_TURN && this.#unsent.length < MAX_UNREAD; count++) {
+      const received = this.#socket.receiveFds(this.#buffer);
+      if (received === undefined) return true;
+      const { bytes, fds } = received;
+      using undo = new DisposableStack();
+      for (const fd of fds) undo.use(fd);
+      if (bytes === 0 && fds.length === 0) return false;
+      const message = decodeMessage(this.#buffer.subarray(0, bytes));
+      if (message === null) throw new ProtocolError(`a message has ${MESSAGE_BYTES} bytes, not ${bytes}`);
+      if (message.kind === messageKinds.offer && this.#isWelcome) undo.move();
+      this.#hear(message, fds);
+    }
+    return true;
+  }
+
+  /** Sends what waits; as much as the program takes. */
+  flush(): void {
+    for (let next = this.#unsent[0]; next !== undefined && !this.#isBroken; next = this.#unsent[0]) {
+      const fds = next.fds.map(({ fd }) => fd);
+      if (!this.#trySend(next.bytes, fds)) return;
+      for (const fd of next.fds) fd.close();
+      this.#unsent.shift();
+      this.#handlers.onUnsettled(this);
+    }
+  }
+
+  promote(connection: number, arena: Arena, slot: number, party: Party): void {
+    if (!this.#arenas.has(arena.id)) {
+      this.#arenas.add(arena.id);
+      this.#send({ kind: messageKinds.arena, arena: arena.id, party, value: arena.ringBytes }, arena.fdsFor(party));
+    }
+    this.#send({ kind: messageKinds.promote, connection, arena: arena.id, slot, party });
+  }
+
+  decline(connection: number): void {
+    this.#send({ kind: messageKinds.decline, connection });
+  }
+
+  demote(connection: number, arena: Arena, slot: number, party: Party): void {
+    this.#send({ kind: messageKinds.demote, connection, arena: arena.id, slot, party });
+  }
+
+  /** Its number does not come again. */
+  forgetArena(id: number): void {
+    this.#arenas.delete(id);
+  }
+
+  close(): void {
+    this.#isBroken = true;
+    for (const { fds } of this.#unsent.splice(0)) for (const fd of fds) fd.close();
+    this.#socket.close();
+    this.#desk.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #hear({ kind, connection, value }: Required<Message>, fds: readonly Fd[]): void {
+    if (kind === messageKinds.hello && !this.#isWelcome && fds.length === 0) {
+      if (value !== DIRECT_VERSION) throw new ProtocolError(`it has version ${value} of the protocol`);
+      this.#isWelcome = true;
+      this.#send({ kind: messageKinds.welcome, value: DIRECT_VERSION }, [this.#desk.fd]);
+    } else if (kind === messageKinds.offer && this.#isWelcome) {
+      this.#handlers.onOffer(this, connection, fds);
+    } else if (kind === messageKinds.withdraw && this.#isWelcome && fds.length === 0) {
+      this.#handlers.onWithdraw(this, connection);
+    } else {
+      throw new ProtocolError(`a message of kind ${kind} with ${fds.length} descriptors is not expected now`);
+    }
+  }
+
+  #send(message: Message, fds: readonly number[] = []): void {
+    if (this.#isBroken) return;
+    const bytes = encodeMessage(message);
+    if (this.#unsent.length === 0 && this.#trySend(bytes, fds)) return;
+    try {
+      // Of its own, since an arena may end before it is sent.
+      this.#unsent.push({ bytes, fds: fds.map((fd) => Fd.duplicateOf(fd)) });
+    } catch {
+      this.#isBroken = true;
+    }
+    this.#handlers.onUnsettled(this);
+  }
+
+  #trySend(bytes: Uint8Array, fds: readonly number[]): boolean {
+    try {
+      if (this.#socket.sendFds(bytes, fds) === AGAIN) return false;
+      fetchAdd(this.#news, 0, 1);
+    } catch {
+      // It has ended, or the system refuses: it is hung up on at the end of this turn.
+      this.#isBroken = true;
+      this.#handlers.onUnsettled(this);
+    }
+    return true;
+  }
+}
