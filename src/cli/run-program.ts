@@ -1,11 +1,10 @@
 // `millrace run`: starts a program whose TCP connections may become direct.
 
-import { join } from 'node:path';
 import { directEnvironment, directLibrary, whyNotLoaded } from '../direct/launch/index.ts';
 import { UsageError } from '../errors.ts';
 import { findProgram } from '../lab/index.ts';
 import { becomeProgram } from '../native/index.ts';
-import { runFolder } from '../system/index.ts';
+import { directSocketPath, runFolder } from '../system/index.ts';
 import type { AddCommand } from './command.ts';
 import { inheritedFds, startedWith, stdioFlags, wordsAsGiven } from './start/index.ts';
 import type { World } from './world.ts';
@@ -63,7 +62,7 @@ async function runProgram(rawWords: readonly string[], instance: string | undefi
 function socketFor(instance: string | undefined, env: World['env']): string {
   const given = env.MILLRACE_DIRECT_SOCKET;
   if (instance === undefined && given !== undefined && given !== '') return given;
-  return join(runFolder(env), `direct-${instance ?? 'millrace'}.sock`);
+  return directSocketPath(instance ?? 'millrace', runFolder(env));
 }
 
 const reasons: Readonly<Record<string, string>> = {
