@@ -54,6 +54,11 @@ const checks: readonly Check[] = [
     fix: [process.execPath, '--no-warnings', 'tools/bpf-layouts.ts'],
   },
   {
+    name: 'functions of Direct (direct-calls)',
+    command: [process.execPath, '--no-warnings', 'tools/direct-calls.ts', '--check'],
+    fix: [process.execPath, '--no-warnings', 'tools/direct-calls.ts'],
+  },
+  {
     name: 'C format (clang-format)',
     command: ['clang-format-19', '--dry-run', '--Werror', ...trackedC()],
     fix: ['clang-format-19', '-i', ...trackedC()],
