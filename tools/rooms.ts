@@ -98,7 +98,7 @@ export const rooms: readonly Room[] = [
     'the daemon',
     'src/native src/system src/text src/status src/tls src/steering src/direct src/config src/peers src/lane src/proxy/control src/proxy/admission',
   ),
-  room('src/direct/launch', 'the library that programs are started with, and which of them load it'),
+  room('src/direct/launch', 'the library that programs are started with, and which of them load it', 'src/system'),
   room('src/lab', 'hosts on one machine', 'src/system src/text'),
   room('src/lab/vm', 'guests', 'src/native src/system src/text src/lab'),
   room('src/doctor', 'what this machine can do', 'src/native src/system src/steering'),

@@ -1,10 +1,9 @@
 // `millrace run`: starts a program whose TCP connections may become direct.
 
-import { directEnvironment, directLibrary, whyNotLoaded } from '../direct/launch/index.ts';
+import { directEnvironment, directLibrary, findDirectSocket, whyNotLoaded } from '../direct/launch/index.ts';
 import { UsageError } from '../errors.ts';
 import { findProgram } from '../lab/index.ts';
 import { becomeProgram } from '../native/index.ts';
-import { directSocketPath, runFolder } from '../system/index.ts';
 import type { AddCommand } from './command.ts';
 import { inheritedFds, startedWith, stdioFlags, wordsAsGiven } from './start/index.ts';
 import type { World } from './world.ts';
@@ -29,7 +28,7 @@ export const addRun: AddCommand = (program, { world, finish }) => {
     .command('run')
     .description('Run a program whose TCP connections to other such programs become direct.')
     .usage('[options] [--] <program> [arguments...]')
-    .option('--instance <name>', 'instance name of the daemon (default: millrace)')
+    .option('--instance <name>', 'instance name of the daemon (default: the only one that runs here)')
     .argument('<program...>', 'the program and its arguments')
     .passThroughOptions()
     .addHelpText('after', examples)
@@ -43,7 +42,7 @@ async function runProgram(rawWords: readonly string[], instance: string | undefi
   const [program] = words;
   if (program === undefined || program === '') throw new UsageError('run: there is no program; give it after --');
   const { env } = world;
-  const changes = directEnvironment(env, directLibrary(), socketFor(instance, env));
+  const changes = directEnvironment(env, directLibrary(), findDirectSocket(instance, env));
   const path = findProgram(program, env.PATH);
   const whyNot = env.MILLRACE_DIRECT === 'verbose' && path !== null ? whyNotLoaded(path) : undefined;
   if (whyNot !== undefined) await say(`${whyNot}, so its connections are plain TCP`, world);
@@ -56,13 +55,6 @@ async function runProgram(rawWords: readonly string[], instance: string | undefi
   const why = isMissing ? 'the interpreter that it names does not exist' : (reasons[code] ?? code);
   await say(`run ${program}: ${why}`, world);
   return code === 'ENOENT' ? notFound : notExecutable;
-}
-
-/** As given, as in the environment, or that of the instance with the usual name. */
-function socketFor(instance: string | undefined, env: World['env']): string {
-  const given = env.MILLRACE_DIRECT_SOCKET;
-  if (instance === undefined && given !== undefined && given !== '') return given;
-  return directSocketPath(instance ?? 'millrace', runFolder(env));
 }
 
 const reasons: Readonly<Record<string, string>> = {

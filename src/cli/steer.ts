@@ -4,7 +4,6 @@
 import { readFileSync } from 'node:fs';
 import { Option } from 'commander';
 import { MillraceError, UsageError } from '../errors.ts';
-import { DEFAULT_INSTANCE } from '../server/index.ts';
 import {
   type Connection,
   type Explanation,
@@ -26,6 +25,7 @@ import {
   verdictWords,
   type Which,
 } from '../steering/index.ts';
+import { DEFAULT_INSTANCE } from '../system/index.ts';
 import type { AddCommand } from './command.ts';
 import { type ExitCode, exitCode } from './exit-code.ts';
 import { painter, table } from './paint.ts';

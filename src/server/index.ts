@@ -3,4 +3,4 @@
 export { ApiClient } from './client.ts';
 export { connectionModes } from './connection-filter.ts';
 export { startBackendServer, startServer } from './server.ts';
-export { DEFAULT_INSTANCE, findSocket, type SocketChoice } from './socket-path.ts';
+export { findSocket, type SocketChoice } from './socket-path.ts';

@@ -3,12 +3,10 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { UsageError } from '../errors.ts';
-import { runFolder } from '../system/index.ts';
+import { checkInstance, DEFAULT_INSTANCE, runFolder } from '../system/index.ts';
 import { probeUnix } from './unix-socket.ts';
 
-export const DEFAULT_INSTANCE = 'millrace';
 const suffix = '.sock';
-const instancePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -20,9 +18,7 @@ export interface SocketChoice {
 
 /** The socket of the daemon called `instance`. */
 export function socketPathOf(instance: string, env: Env): string {
-  if (!instancePattern.test(instance)) {
-    throw new UsageError(`invalid instance name "${instance}": use letters, digits, '.', '-', '_' (at most 64)`);
-  }
+  checkInstance(instance);
   return join(runFolder(env), `${instance}${suffix}`);
 }
 

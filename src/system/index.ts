@@ -2,6 +2,7 @@
 
 export { findCgroup2Mount } from './cgroup.ts';
 export { makeFolder } from './folder.ts';
+export { checkInstance, DEFAULT_INSTANCE } from './instance.ts';
 export {
   currentOwner,
   type Liveness,

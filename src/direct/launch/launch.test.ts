@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { chmodSync, copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
+import { findDirectSocket } from './daemon-socket.ts';
 import { directEnvironment } from './library.ts';
 import { whyNotLoaded } from './program-kind.ts';
 
@@ -17,6 +20,42 @@ describe('the environment of a program that is run', () => {
 
   test('it says where the daemon is', () => {
     assert.equal(directEnvironment({}, '/lib/direct.so', '/run/s').MILLRACE_DIRECT_SOCKET, '/run/s');
+  });
+});
+
+describe('the socket of the daemon', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'millrace-sockets-'));
+  after(() => rmSync(folder, { recursive: true }));
+  const env = { MILLRACE_RUN_DIR: folder };
+  const daemon = async (name: string): Promise<void> => {
+    const server = createServer().listen(join(folder, name));
+    after(() => server.close());
+    await once(server, 'listening');
+  };
+
+  test('of an instance that cannot be is refused', () => {
+    assert.throws(() => findDirectSocket('../x', env), {
+      code: 'MILLRACE_ERR_USAGE',
+      message: /invalid instance name/,
+    });
+  });
+
+  test('is that of the instance that is named, before the one in the environment', () => {
+    const both = { ...env, MILLRACE_DIRECT_SOCKET: '/mounted' };
+    assert.equal(findDirectSocket('a', both), join(folder, 'a.direct'));
+    assert.equal(findDirectSocket(undefined, both), '/mounted');
+  });
+
+  test('is that of the usual name while there is none, the only one, or the usual one of several', async () => {
+    assert.equal(findDirectSocket(undefined, { MILLRACE_RUN_DIR: '/no/such' }), '/no/such/millrace.direct');
+    await daemon('other.sock');
+    assert.equal(findDirectSocket(undefined, env), join(folder, 'millrace.direct'));
+    await daemon('other.direct');
+    assert.equal(findDirectSocket(undefined, env), join(folder, 'other.direct'));
+    await daemon('third.direct');
+    assert.throws(() => findDirectSocket(undefined, env), { message: /several daemons run here: .*--instance/ });
+    await daemon('millrace.direct');
+    assert.equal(findDirectSocket(undefined, env), join(folder, 'millrace.direct'));
   });
 });
 
