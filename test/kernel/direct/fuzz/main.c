@@ -1,0 +1,54 @@
+// Plays random sequences of socket calls on both ends of TCP connections and tells what they did.
+//
+//   fuzz run SEED COUNT [FORCE]   one line per sequence: seed, calls, hash of the log
+//   fuzz show SEED [FORCE]        the log of one
+//
+// FORCE is how many of a hundred calls have a promotion or demotion before them, where the library
+// is loaded. The last line of `run` counts these.
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "game.h"
+
+enum { FORCE_PERCENT = 25 };
+
+static int driver_main(bool is_show, uint64_t seed, uint64_t count, uint32_t force_percent) {
+  struct game game = {.log = malloc(LOG_SIZE), .has_library = true, .force_percent = force_percent};
+  if (game.log == NULL) die("malloc");
+  signal(SIGPIPE, SIG_IGN);
+  start_ends(&game);
+  for (uint64_t i = 0; i < count; i++) {
+    play(&game, seed + i);
+    if (is_show)
+      fwrite(game.log, 1, game.log_length, stdout);
+    else
+      printf("%" PRIu64 " %u %016" PRIx64 "\n", seed + i, game.calls, hash_text(game.log, game.log_length));
+  }
+  if (!is_show) {
+    printf("promoted %" PRIu64 " demoted %" PRIu64 " refused %" PRIu64 " direct %" PRIu64 " broken %" PRIu64 "\n",
+           game.promoted, game.demoted, game.refused, game.direct_calls, game.broken);
+  }
+  stop_ends(&game);
+  return 0;
+}
+
+static uint64_t number(const char *text) {
+  return strtoull(text, NULL, 10);
+}
+
+int main(int count, char **words) {
+  if (count >= 2 && strcmp(words[1], "end") == 0) return end_main(count >= 3 ? words[2] : NULL);
+  if (count >= 2 && strcmp(words[1], "helper") == 0) return helper_main();
+  if (count >= 4 && strcmp(words[1], "run") == 0) {
+    return driver_main(false, number(words[2]), number(words[3]),
+                       count > 4 ? (uint32_t)number(words[4]) : FORCE_PERCENT);
+  }
+  if (count >= 3 && strcmp(words[1], "show") == 0) {
+    return driver_main(true, number(words[2]), 1, count > 3 ? (uint32_t)number(words[3]) : FORCE_PERCENT);
+  }
+  fprintf(stderr, "usage: fuzz run SEED COUNT [FORCE] | fuzz show SEED [FORCE]\n");
+  return 2;
+}
