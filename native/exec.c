@@ -82,12 +82,6 @@ static char **environment_with(char **changes, size_t change_count) {
   return list;
 }
 
-static void set_of(const struct numbers *signals, sigset_t *set) {
-  sigemptyset(set);
-  for (uint32_t i = 0; i < signals->count; i++)
-    sigaddset(set, signals->list[i]);
-}
-
 // Handlers end with this program by themselves; what is ignored stays ignored. Node ignores two
 // signals, and no longer ignores those that its parent did.
 static void ignore_only(const struct numbers *signals) {
@@ -105,7 +99,7 @@ static void limit_open_files(size_t soft) {
 }
 
 struct request {
-  struct numbers inherited, flags, ignored, blocked;
+  struct numbers inherited, flags, ignored;
   size_t open_files;
 };
 
@@ -120,10 +114,10 @@ static int replace(char **words, char **variables, const struct request *request
     if (request->flags.list[fd] >= 0) fcntl(fd, F_SETFL, request->flags.list[fd]);
   }
   limit_open_files(request->open_files);
-  sigset_t blocked, before;
-  set_of(&request->blocked, &blocked);
+  sigset_t none, before;
+  sigemptyset(&none);
   ignore_only(&request->ignored);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  pthread_sigmask(SIG_SETMASK, &none, &before);
   // As the shells do: PATH is searched, and a script without #! is given to /bin/sh.
   execvpe(words[0], words, variables);
   const int failed = -errno;
@@ -133,17 +127,16 @@ static int replace(char **words, char **variables, const struct request *request
 }
 
 // (arguments, changes of the environment: strings with their NULs; descriptors that the program
-// inherits, file status flags of 0, 1 and 2, signals to ignore, signals to block: arrays of
-// numbers; soft limit of open files) -> -errno, if it returns at all.
+// inherits, file status flags of 0, 1 and 2, signals to ignore: arrays of numbers; soft limit of
+// open files) -> -errno, if it returns at all.
 static napi_value exec_(napi_env env, napi_callback_info info) {
-  napi_value argv[7], result = NULL;
+  napi_value argv[6], result = NULL;
   struct request *request = calloc(1, sizeof(*request));
   char **words = NULL, **changes = NULL, **variables = NULL;
   size_t word_count = 0, change_count = 0;
-  if (request == NULL || !mr_args(env, info, 7, argv) || !numbers_of(env, argv[2], &request->inherited) ||
+  if (request == NULL || !mr_args(env, info, 6, argv) || !numbers_of(env, argv[2], &request->inherited) ||
       !numbers_of(env, argv[3], &request->flags) || !numbers_of(env, argv[4], &request->ignored) ||
-      !numbers_of(env, argv[5], &request->blocked) || !mr_size(env, argv[6], &request->open_files) ||
-      (words = strings_of(env, argv[0], &word_count)) == NULL ||
+      !mr_size(env, argv[5], &request->open_files) || (words = strings_of(env, argv[0], &word_count)) == NULL ||
       (changes = strings_of(env, argv[1], &change_count)) == NULL) {
     goto out;
   }

@@ -105,7 +105,6 @@ interface ExecCalls {
     inheritedFds: readonly number[],
     stdioFlags: readonly number[],
     ignoredSignals: readonly number[],
-    blockedSignals: readonly number[],
     openFiles: number,
   ): number;
 }

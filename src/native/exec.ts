@@ -10,7 +10,6 @@ interface ProcessState {
   /** File status flags of 0, 1 and 2; negative: closed. */
   readonly stdioFlags: readonly number[];
   readonly ignoredSignals: readonly number[];
-  readonly blockedSignals: readonly number[];
   /** Soft limit. It is only ever lowered. */
   readonly openFiles: number;
 }
@@ -25,14 +24,13 @@ export function becomeProgram(
   state: ProcessState,
 ): SystemError {
   const variables = Object.entries(changes).map(([name, value]) => (value === undefined ? name : `${name}=${value}`));
-  const { descriptors, ignoredSignals, blockedSignals, openFiles } = state;
+  const { descriptors, ignoredSignals, openFiles } = state;
   const result = addon.exec(
     withNuls(words),
     withNuls(variables.map((text) => Buffer.from(text))),
     [0, 1, 2, ...descriptors],
     state.stdioFlags,
     ignoredSignals,
-    blockedSignals,
     openFiles,
   );
   return new SystemError(result, 'execve');

@@ -1,5 +1,5 @@
 // What this process was started with and Node does not tell, or has changed before our code runs:
-// ignored and blocked signals, the limit of open files, descriptors and their flags, and arguments
+// ignored signals, the limit of open files, descriptors and their flags, and arguments
 // as bytes. It loads nothing but node:fs.
 
 import { constants, readdirSync, readFileSync, readlinkSync } from 'node:fs';
@@ -9,7 +9,6 @@ const O_ACCMODE = 3;
 
 export interface Started {
   readonly ignoredSignals: readonly number[];
-  readonly blockedSignals: readonly number[];
   /** Soft limit of open files, which Node raises. */
   readonly openFiles: number;
 }
@@ -30,15 +29,13 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 /**
  * `MILLRACE_START`, which the script `millrace` of a checkout sets before it starts Node: the
- * limit, and the masks of blocked and of ignored signals in hexadecimal. Without it no signal was
- * blocked or ignored, as is usual, and the limit was the parent's, if that has the same hard limit.
+ * limit, and the mask of ignored signals in hexadecimal. Without it no signal was ignored, as is
+ * usual, and the limit was the parent's, if that has the same hard limit.
  */
 export function startedWith(env: Env, limitsOf: (who: number | 'self') => string = readLimits): Started {
-  const [limit, blocked, ignored] =
-    /^(\d+|unlimited) ([0-9a-f]+) ([0-9a-f]+)$/.exec(env.MILLRACE_START ?? '')?.slice(1) ?? [];
+  const [, limit, ignored] = /^(\d+|unlimited) ([0-9a-f]+)$/.exec(env.MILLRACE_START ?? '') ?? [];
   return {
     ignoredSignals: signalsOf(ignored),
-    blockedSignals: signalsOf(blocked),
     openFiles: limit === undefined ? inheritedLimit(limitsOf) : countOf(limit),
   };
 }
