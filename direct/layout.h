@@ -31,6 +31,7 @@ enum mr_message_kind {
   MR_PROMOTE = 18, // the other end was found: both use this slot of this arena
   MR_DECLINE = 19, // an OFFER is refused or forgotten: there is no room, or it is no such socket
   MR_DEMOTE = 20,  // go back to TCP, then WITHDRAW
+  MR_FORGET = 21,  // this arena is not used any more: the other program has ended
 };
 
 // The desk: one page that the daemon writes and the program reads. Each message to the program

@@ -36,6 +36,7 @@ int main(void) {
   SHOW("promote", MR_PROMOTE);
   SHOW("decline", MR_DECLINE);
   SHOW("demote", MR_DEMOTE);
+  SHOW("forget", MR_FORGET);
   SHOW("message bytes", sizeof(struct mr_message));
   SHOW("at kind", offsetof(struct mr_message, kind));
   SHOW("at connection", offsetof(struct mr_message, connection));

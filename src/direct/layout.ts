@@ -16,6 +16,7 @@ export const messageKinds = {
   promote: 18,
   decline: 19,
   demote: 20,
+  forget: 21,
 } as const;
 
 export interface Message {

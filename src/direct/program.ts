@@ -125,7 +125,7 @@ export class Program implements Disposable {
 
   /** Its number does not come again. */
   forgetArena(id: number): void {
-    this.#arenas.delete(id);
+    if (this.#arenas.delete(id)) this.#send({ kind: messageKinds.forget, arena: id });
   }
 
   close(): void {

@@ -1,0 +1,138 @@
+// ioctl, getsockopt and setsockopt of connections: what concerns bytes and waiting is the library's
+// as well, the rest is the kernel's, and what is not known goes back to TCP first.
+#include "calls.h"
+#include "real.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/time.h>
+
+#ifndef SIOCOUTQ
+#define SIOCOUTQ 0x5411
+#endif
+
+static uint64_t unread(struct mr_connection *connection) {
+  uint64_t count = 0;
+  if (!mr_acquire(&connection->in_lock)) return 0;
+  mr_advance_in(connection);
+  if (connection->in_mode == MR_RING) count = mr_readable(connection);
+  mr_release(&connection->in_lock);
+  return count;
+}
+
+static uint64_t unsent(struct mr_connection *connection) {
+  uint64_t count = 0;
+  if (!mr_acquire(&connection->out_lock)) return 0;
+  if (connection->out_mode == MR_RING) count = (uint64_t)connection->ring_mask + 1 - mr_room(connection);
+  if (connection->out_mode == MR_FLUSH) count = connection->out_position - connection->flush_position;
+  mr_release(&connection->out_lock);
+  return count;
+}
+
+MR_EXPORT int ioctl(int fd, unsigned long request, ...) {
+  va_list arguments;
+  va_start(arguments, request);
+  void *argument = va_arg(arguments, void *);
+  va_end(arguments);
+  // musl has an int there, so the upper half may be anything.
+  request = (uint32_t)request;
+  mr_ensure_resolved();
+  struct mr_connection *connection = mr_enter(fd);
+  if (likely(connection == NULL)) return real.ioctl(fd, request, argument);
+  const bool is_known = request == FIONBIO || request == FIONREAD || request == SIOCOUTQ || request == FIOCLEX ||
+                        request == FIONCLEX ||
+                        (request >= 0x8900 && request < 0x8a00 && request != 0x8901 && request != 0x8902);
+  if (!is_known) mr_demote(connection, fd, true);
+  int result = real.ioctl(fd, request, argument);
+  if (result == 0 && request == FIONBIO) connection->is_nonblocking = *(const int *)argument != 0;
+  if (result == 0 && mr_is_direct(connection) && (request == FIONREAD || request == SIOCOUTQ)) {
+    int *count = argument;
+    *count += (int)(request == FIONREAD ? unread(connection) : unsent(connection));
+    mr_settle(connection, fd);
+  }
+  mr_leave(connection);
+  return result;
+}
+
+static bool is_known_socket_option(int option) {
+  switch (option) {
+  case SO_REUSEADDR:
+  case SO_REUSEPORT:
+  case SO_KEEPALIVE:
+  case SO_LINGER:
+  case SO_SNDBUF:
+  case SO_RCVBUF:
+  case SO_SNDBUFFORCE:
+  case SO_RCVBUFFORCE:
+  case SO_PRIORITY:
+  case SO_MARK:
+  case SO_DEBUG:
+  case SO_DONTROUTE:
+  case SO_BINDTODEVICE:
+  case SO_BUSY_POLL:
+  case SO_INCOMING_CPU:
+  case SO_MAX_PACING_RATE:
+  case SO_RCVTIMEO:
+  case SO_SNDTIMEO:
+  case SO_RCVLOWAT:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static bool is_known_tcp_option(int option) {
+  switch (option) {
+  case TCP_NODELAY:
+  case TCP_CORK:
+  case TCP_MAXSEG:
+  case TCP_KEEPIDLE:
+  case TCP_KEEPINTVL:
+  case TCP_KEEPCNT:
+  case TCP_SYNCNT:
+  case TCP_LINGER2:
+  case TCP_DEFER_ACCEPT:
+  case TCP_WINDOW_CLAMP:
+  case TCP_QUICKACK:
+  case TCP_CONGESTION:
+  case TCP_USER_TIMEOUT:
+  case TCP_NOTSENT_LOWAT:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static int64_t as_ns(const void *value, socklen_t size) {
+  struct timeval time;
+  if (size < sizeof(time)) return 0;
+  memcpy(&time, value, sizeof(time));
+  return time.tv_sec * INT64_C(1000000000) + time.tv_usec * INT64_C(1000);
+}
+
+MR_EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t size) {
+  mr_ensure_resolved();
+  struct mr_connection *connection = mr_enter(fd);
+  if (likely(connection == NULL)) return real.setsockopt(fd, level, option, value, size);
+  const bool is_known = level == SOL_SOCKET    ? is_known_socket_option(option)
+                        : level == IPPROTO_TCP ? is_known_tcp_option(option)
+                                               : level == IPPROTO_IP || level == IPPROTO_IPV6;
+  if (!is_known) mr_demote(connection, fd, true);
+  const int result = real.setsockopt(fd, level, option, value, size);
+  if (result == 0 && level == SOL_SOCKET) {
+    if (option == SO_RCVTIMEO) connection->receive_timeout_ns = as_ns(value, size);
+    if (option == SO_SNDTIMEO) connection->send_timeout_ns = as_ns(value, size);
+    if (option == SO_RCVLOWAT) connection->low_water = *(const int *)value < 1 ? 1 : *(const int *)value;
+  }
+  mr_leave(connection);
+  return result;
+}
+
+MR_EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *size) {
+  mr_ensure_resolved();
+  if (unlikely(level == IPPROTO_TCP && option == 35 /* TCP_ZEROCOPY_RECEIVE */)) mr_pin(fd);
+  return real.getsockopt(fd, level, option, value, size);
+}

@@ -1,0 +1,249 @@
+// A connection's way into its slot and out of it.
+#include "internal.h"
+#include "real.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+// struct tcp_info of the kernel, as far as it is needed; libc's header may be older.
+struct info {
+  uint8_t state, ca_state, retransmits, probes, backoff, options, wscale, limited;
+  uint32_t words[24];
+  uint64_t pacing_rate, max_pacing_rate, bytes_acked, bytes_received;
+  uint32_t segs_out, segs_in, notsent_bytes, min_rtt, data_segs_in, data_segs_out;
+  uint64_t delivery_rate, busy_time, rwnd_limited, sndbuf_limited;
+  uint32_t delivered, delivered_ce;
+  uint64_t bytes_sent, bytes_retrans;
+};
+
+static bool read_info(int fd, struct info *info) {
+  socklen_t size = sizeof(*info);
+  return real.getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &size) == 0 && size == sizeof(*info);
+}
+
+// How many bytes the program has written and read. Nobody does either meanwhile.
+static bool positions(int fd, uint64_t *written, uint64_t *read) {
+  struct info before, after;
+  int unread;
+  do {
+    if (!read_info(fd, &before) || real.ioctl(fd, FIONREAD, &unread) != 0 || !read_info(fd, &after)) return false;
+    if (after.state != TCP_ESTABLISHED) return false;
+  } while (before.bytes_received != after.bytes_received);
+  *read = after.bytes_received - (uint64_t)unread;
+  *written = after.bytes_sent - after.bytes_retrans + after.notsent_bytes;
+  return true;
+}
+
+static int64_t timeout_of(int fd, int option) {
+  struct timeval value = {0};
+  socklen_t size = sizeof(value);
+  if (real.getsockopt(fd, SOL_SOCKET, option, &value, &size) != 0) return 0;
+  return value.tv_sec * INT64_C(1000000000) + value.tv_usec * INT64_C(1000);
+}
+
+static void leave_slot(struct mr_connection *connection, bool is_alone) {
+  struct mr_arena_map *arena = connection->arena;
+  mr_withdraw(connection);
+  connection->is_invited = false;
+  if (arena == NULL) return;
+  arena->connections[connection->slot] = NULL;
+  connection->arena = NULL;
+  // A thread that is still in a call may touch the memory, so then it stays.
+  if (!is_alone) return;
+  arena->used--;
+  mr_drop_arena(arena);
+}
+
+// `users`: calls that are known to be using it, and wait for this.
+void mr_promote(struct mr_connection *connection, uint32_t users) {
+  const int saved = errno;
+  const int fd = mr_local_of(connection)->fd;
+  struct mr_arena_map *arena = connection->arena;
+  atomic_store(&connection->state, MR_PROMOTING);
+  if (atomic_load(&connection->users) != users) {
+    atomic_store(&connection->state, MR_OFFERED);
+    errno = saved;
+    return;
+  }
+  int lowest = 1;
+  socklen_t size = sizeof(lowest);
+  const int flags = real.fcntl(fd, F_GETFL);
+  if (flags < 0 || atomic_load(&connection->pinned) != 0 || mr.has_uring || mr_is_shared(connection) ||
+      connection->is_shut || !positions(fd, &connection->out_position, &connection->in_position) ||
+      real.getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &lowest, &size) != 0) {
+    leave_slot(connection, true);
+    connection->offer_at = connection->messages + MR_OFFER_AGAIN;
+    atomic_store(&connection->state, MR_PLAIN);
+    errno = saved;
+    return;
+  }
+  connection->is_nonblocking = (flags & O_NONBLOCK) != 0;
+  connection->low_water = lowest < 1 ? 1 : lowest;
+  connection->receive_timeout_ns = timeout_of(fd, SO_RCVTIMEO);
+  connection->send_timeout_ns = timeout_of(fd, SO_SNDTIMEO);
+  struct mr_slot *slot = &arena->shared->slot[connection->slot];
+  uint8_t *rings = (uint8_t *)arena->shared + MR_RINGS_OFFSET;
+  connection->out = &slot->flow[arena->party];
+  connection->in = &slot->flow[1 - arena->party];
+  connection->out_ring = rings + (2 * connection->slot + arena->party) * (size_t)arena->ring_bytes;
+  connection->in_ring = rings + (2 * connection->slot + 1 - arena->party) * (size_t)arena->ring_bytes;
+  connection->ring_mask = arena->ring_bytes - 1;
+  connection->in_mode = MR_TCP;
+  connection->out_mode = MR_TCP;
+  connection->is_reset_told = false;
+  atomic_store(&connection->has_peer_ended, 0);
+  atomic_store(&connection->is_broken, 0);
+  atomic_store(&connection->kernel_news, 1);
+  mr_watch_connection(connection, fd);
+  mr_members_direct(connection);
+  atomic_fetch_add(&mr.direct_count, 1);
+  // Release: its partner is the writer's acquire in mr_advance_out.
+  atomic_store_explicit(&connection->in->looks, 1, memory_order_release);
+  atomic_store(&connection->state, MR_DIRECT);
+  mr_ring(connection);
+  errno = saved;
+}
+
+// With the process lock: the connection is an ordinary one again.
+static void become_plain(struct mr_connection *connection, int fd) {
+  mr_unwatch_connection(fd);
+  mr_members_kernel(connection);
+  atomic_fetch_sub(&mr.direct_count, 1);
+  // The call that this happens in is one of the users.
+  leave_slot(connection, atomic_load(&connection->users) <= 1);
+  connection->offer_at = connection->messages + MR_OFFER_AGAIN;
+  atomic_store(&connection->state, MR_PLAIN);
+}
+
+static bool is_through(struct mr_connection *connection) {
+  return connection->in_mode == MR_TCP_ONLY && connection->out_mode == MR_TCP_ONLY;
+}
+
+void mr_settle(struct mr_connection *connection, int fd) {
+  if (likely(!is_through(connection))) return;
+  const int saved = errno;
+  if (mr_acquire(&mr.lock)) {
+    if (atomic_load(&connection->state) == MR_DIRECT && is_through(connection) && !atomic_load(&connection->is_broken))
+      become_plain(connection, fd);
+    mr_release(&mr.lock);
+  }
+  errno = saved;
+}
+
+static void stop_in(struct mr_connection *connection) {
+  if (!mr_acquire(&connection->in_lock)) return;
+  mr_stop_in(connection);
+  mr_release(&connection->in_lock);
+}
+
+static void stop_out(struct mr_connection *connection) {
+  if (mr_acquire(&connection->out_lock)) {
+    mr_stop_out(connection);
+    mr_release(&connection->out_lock);
+  }
+  mr_ring(connection);
+}
+
+void mr_demote_locked(struct mr_connection *connection, int fd) {
+  const uint32_t state = atomic_load(&connection->state);
+  if (state == MR_OFFERED) {
+    leave_slot(connection, true);
+    atomic_store(&connection->state, MR_PLAIN);
+    connection->offer_at = connection->messages + MR_OFFER_AGAIN;
+  }
+  if (state != MR_DIRECT) return;
+  // The other end gets the same message, or has left or ended: what it has written is read.
+  stop_out(connection);
+  mr_flush(connection, fd, false);
+  if (is_through(connection) && !atomic_load(&connection->is_broken)) become_plain(connection, fd);
+}
+
+void mr_demote(struct mr_connection *connection, int fd, bool is_for_good) {
+  const int saved = errno;
+  if (is_for_good) atomic_store(&connection->pinned, 1);
+  if (atomic_load(&connection->state) == MR_DIRECT) {
+    stop_in(connection);
+    stop_out(connection);
+    mr_flush(connection, fd, true);
+    mr_settle(connection, fd);
+  } else if (is_for_good && atomic_load(&connection->state) == MR_OFFERED && mr_acquire(&mr.lock)) {
+    mr_demote_locked(connection, fd);
+    mr_release(&mr.lock);
+  }
+  errno = saved;
+}
+
+void mr_pin(int fd) {
+  struct mr_connection *connection = mr_enter(fd);
+  if (connection == NULL) return;
+  mr_demote(connection, fd, true);
+  mr_leave(connection);
+}
+
+static void pin_where(bool is_all) {
+  const int saved = errno;
+  const uint32_t highest = atomic_load(&mr.highest_fd);
+  for (uint32_t fd = 0; fd <= highest && fd < mr.table_size; fd++) {
+    if (mr_kind_of((int)fd) != MR_CONNECTION) continue;
+    const int flags = is_all ? 0 : real.fcntl((int)fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) mr_pin((int)fd);
+  }
+  errno = saved;
+}
+
+void mr_pin_inherited(void) {
+  pin_where(false);
+}
+void mr_pin_all(void) {
+  pin_where(true);
+}
+
+// Before the last descriptor of this process is closed.
+void mr_depart(struct mr_connection *connection, int fd) {
+  const int saved = errno;
+  const uint32_t state = atomic_load(&connection->state);
+  if (state == MR_PLAIN || mr_is_shared(connection)) return;
+  if (state == MR_DIRECT) {
+    mr_flush(connection, fd, true);
+    bool is_unread = false;
+    if (mr_acquire(&connection->in_lock)) {
+      mr_advance_in(connection);
+      is_unread = connection->in_mode == MR_RING && mr_readable(connection) > 0;
+      mr_release(&connection->in_lock);
+    }
+    // As the kernel does when a program closes a socket without having read all.
+    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    if (is_unread) real.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    atomic_store(&connection->in->is_gone, 1);
+    mr_ring(connection);
+  }
+  if (mr_acquire(&mr.lock)) {
+    if (state == MR_DIRECT) {
+      mr_unwatch_connection(fd);
+      atomic_fetch_sub(&mr.direct_count, 1);
+    }
+    leave_slot(connection, atomic_load(&connection->users) <= 1);
+    atomic_store(&connection->state, MR_PLAIN);
+    mr_release(&mr.lock);
+  }
+  errno = saved;
+}
+
+// At the end of the program: what was taken back goes by TCP, and readers know that nobody reads.
+void mr_flush_all(void) {
+  const uint32_t highest = atomic_load(&mr.highest_fd);
+  if (atomic_load(&mr.direct_count) == 0) return;
+  for (uint32_t fd = 0; fd <= highest && fd < mr.table_size; fd++) {
+    struct mr_connection *connection = mr_enter((int)fd);
+    if (connection == NULL) continue;
+    if (atomic_load(&connection->state) == MR_DIRECT && !mr_is_shared(connection)) {
+      mr_flush(connection, (int)fd, true);
+    }
+    mr_leave(connection);
+  }
+}

@@ -1,0 +1,290 @@
+// Bytes between the program's buffers, the rings and the socket.
+#include "internal.h"
+#include "real.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef MSG_FASTOPEN
+#define MSG_FASTOPEN 0x20000000
+#endif
+#ifndef MSG_ZEROCOPY
+#define MSG_ZEROCOPY 0x4000000
+#endif
+
+enum { PIECES = 64, BOUNCE_BYTES = 16384 };
+
+static size_t total_of(const struct msghdr *message) {
+  size_t total = 0;
+  for (size_t i = 0; i < (size_t)message->msg_iovlen; i++)
+    total += message->msg_iov[i].iov_len;
+  return total > SSIZE_MAX ? SSIZE_MAX : total;
+}
+
+// What is left of the program's buffers after `done` bytes, at most `most` bytes.
+static int rest_of(const struct msghdr *message, size_t done, uint64_t most, struct iovec *pieces) {
+  int count = 0;
+  for (size_t i = 0; i < (size_t)message->msg_iovlen && count < PIECES && most > 0; i++) {
+    struct iovec piece = message->msg_iov[i];
+    if (done >= piece.iov_len) {
+      done -= piece.iov_len;
+      continue;
+    }
+    piece.iov_base = (uint8_t *)piece.iov_base + done;
+    piece.iov_len -= done;
+    done = 0;
+    if (piece.iov_len > most) piece.iov_len = (size_t)most;
+    most -= piece.iov_len;
+    pieces[count++] = piece;
+  }
+  return count;
+}
+
+static int64_t deadline_after(int64_t timeout_ns) {
+  return timeout_ns == 0 ? 0 : mr_now_ns() + timeout_ns;
+}
+
+static ssize_t failed(size_t done, int error) {
+  if (done > 0) return (ssize_t)done;
+  errno = error;
+  return -1;
+}
+
+// Receiving
+
+enum { TAKEN, NOTHING, ENDED, FAILED };
+
+// The ring is empty: whether the socket has an end or an error. With in_lock.
+static int ask_socket(struct mr_connection *connection, int fd, int *error) {
+  char byte;
+  atomic_store(&connection->kernel_news, 0);
+  const ssize_t got = real.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return NOTHING;
+  atomic_store(&connection->kernel_news, 1);
+  if (got < 0) {
+    *error = errno;
+    return FAILED;
+  }
+  // What was written before the end is there by now, and so is `until` before bytes on TCP.
+  mr_advance_in(connection);
+  if (connection->in_mode != MR_RING || mr_readable(connection) > 0) return TAKEN;
+  if (got > 0) {
+    mr_broken(connection);
+    return TAKEN;
+  }
+  mr_check_peer(connection, fd);
+  // A program that was killed with bytes unread: the kernel would have answered with a reset.
+  const bool is_killed = atomic_load(&connection->has_peer_ended) != 0 && atomic_load(&connection->out->is_gone) == 0;
+  if (is_killed && !connection->is_reset_told && connection->out_mode != MR_TCP &&
+      connection->out_position > connection->out_from &&
+      atomic_load(&connection->out->read) < connection->out_position && atomic_load(&connection->out->until) == 0) {
+    connection->is_reset_told = true;
+    *error = ECONNRESET;
+    return FAILED;
+  }
+  return ENDED;
+}
+
+static ssize_t take_ring(struct mr_connection *connection, const struct msghdr *message, size_t done, int flags) {
+  struct iovec pieces[PIECES];
+  const int count = rest_of(message, done, UINT64_MAX, pieces);
+  size_t taken = 0;
+  for (int i = 0; i < count; i++) {
+    uint8_t *to = (flags & MSG_TRUNC) != 0 ? NULL : pieces[i].iov_base;
+    const size_t got = mr_take(connection, to, pieces[i].iov_len, taken);
+    taken += got;
+    if (got < pieces[i].iov_len) break;
+  }
+  if (taken > 0 && (flags & MSG_PEEK) == 0) mr_taken(connection, taken);
+  return (ssize_t)taken;
+}
+
+static ssize_t take_socket(struct mr_connection *connection, int fd, struct msghdr *message, size_t done, int flags) {
+  struct iovec pieces[PIECES];
+  const uint64_t most = connection->in_mode == MR_TCP_LAST ? connection->in_from - connection->in_position : UINT64_MAX;
+  struct msghdr part = *message;
+  part.msg_iov = pieces;
+  part.msg_iovlen = rest_of(message, done, most, pieces);
+  const ssize_t got = real.recvmsg(fd, &part, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+  if (got > 0 && (flags & MSG_PEEK) == 0) connection->in_position += (uint64_t)got;
+  if (got >= 0) {
+    message->msg_flags = part.msg_flags;
+    message->msg_controllen = part.msg_controllen;
+  }
+  return got;
+}
+
+ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *message, int flags) {
+  const size_t total = total_of(message);
+  const bool is_waiting = !connection->is_nonblocking && (flags & MSG_DONTWAIT) == 0;
+  const bool is_peek = (flags & MSG_PEEK) != 0;
+  const int64_t deadline = is_waiting ? deadline_after(connection->receive_timeout_ns) : 0;
+  size_t wanted = (flags & MSG_WAITALL) != 0 ? total : (size_t)connection->low_water;
+  if (wanted > total) wanted = total;
+  size_t done = 0;
+  const socklen_t control_bytes = (socklen_t)message->msg_controllen;
+  message->msg_namelen = 0;
+  message->msg_flags = 0;
+  message->msg_controllen = 0;
+  if (total == 0) return 0;
+  for (;;) {
+    if (!mr_acquire(&connection->in_lock)) return failed(done, is_waiting ? EINTR : EAGAIN);
+    if (atomic_load(&connection->is_broken) != 0) {
+      mr_release(&connection->in_lock);
+      return failed(done, ECONNRESET);
+    }
+    mr_advance_in(connection);
+    int error = EAGAIN, outcome = NOTHING;
+    ssize_t got;
+    if (connection->in_mode == MR_RING) {
+      got = take_ring(connection, message, is_peek ? 0 : done, flags);
+      if (got > 0) {
+        outcome = TAKEN;
+      } else if (!is_waiting || atomic_load(&connection->kernel_news) != 0) {
+        outcome = ask_socket(connection, fd, &error);
+      }
+    } else {
+      message->msg_controllen = control_bytes;
+      got = take_socket(connection, fd, message, is_peek ? 0 : done, flags);
+      outcome = got > 0 ? TAKEN : got == 0 ? ENDED : errno == EAGAIN ? NOTHING : FAILED;
+      error = errno;
+    }
+    mr_release(&connection->in_lock);
+    mr_settle(connection, fd);
+    if (got > 0) done = is_peek ? (size_t)got : done + (size_t)got;
+    if (outcome == ENDED) return (ssize_t)done;
+    if (outcome == FAILED) return failed(done, error);
+    if (done >= wanted && done > 0) return (ssize_t)done;
+    if (outcome == TAKEN && !is_peek) continue;
+    if (!is_waiting) return failed(done, EAGAIN);
+    const int waited = mr_wait(connection, fd, POLLIN, deadline);
+    if (waited == 0) return failed(done, EAGAIN);
+    if (waited > 0 || (deadline == 0 && done == 0 && mr_restarts())) continue;
+    return failed(done, EINTR);
+  }
+}
+
+// Sending
+
+bool mr_flush(struct mr_connection *connection, int fd, bool is_waiting) {
+  const int64_t deadline = is_waiting ? mr_now_ns() + INT64_C(10000000000) : 0;
+  for (;;) {
+    if (!mr_acquire(&connection->out_lock)) return false;
+    mr_advance_out(connection);
+    ssize_t sent = 0;
+    const uint64_t left = connection->out_position - connection->flush_position;
+    if (connection->out_mode == MR_FLUSH) {
+      const size_t offset = (size_t)(connection->flush_position - connection->out_base) & connection->ring_mask;
+      const size_t rest = (size_t)connection->ring_mask + 1 - offset;
+      sent =
+          real.send(fd, connection->out_ring + offset, left < rest ? (size_t)left : rest, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent > 0) connection->flush_position += (uint64_t)sent;
+      // Who cannot be reached any more gets nothing, as from TCP.
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) connection->flush_position = connection->out_position;
+    }
+    mr_advance_out(connection);
+    const bool is_done = connection->out_mode != MR_FLUSH;
+    mr_release(&connection->out_lock);
+    if (is_done) return true;
+    if (sent > 0) continue;
+    if (!is_waiting || mr_now_ns() > deadline) return false;
+    struct pollfd socket = {.fd = fd, .events = POLLOUT};
+    real.poll(&socket, 1, 100);
+  }
+}
+
+static bool is_for_tcp(const struct msghdr *message, int flags) {
+  return (flags & (MSG_OOB | MSG_ZEROCOPY | MSG_FASTOPEN)) != 0 || message->msg_controllen != 0;
+}
+
+ssize_t mr_transmit(struct mr_connection *connection, int fd, const struct msghdr *message, int flags) {
+  const bool is_waiting = !connection->is_nonblocking && (flags & MSG_DONTWAIT) == 0;
+  const int64_t deadline = is_waiting ? deadline_after(connection->send_timeout_ns) : 0;
+  const size_t total = total_of(message);
+  size_t done = 0;
+  if (is_for_tcp(message, flags)) {
+    mr_demote(connection, fd, true);
+    return real.sendmsg(fd, message, flags);
+  }
+  for (;;) {
+    struct iovec pieces[PIECES];
+    if (!mr_acquire(&connection->out_lock)) return failed(done, is_waiting ? EINTR : EAGAIN);
+    mr_advance_out(connection);
+    int error = EAGAIN;
+    const int count = rest_of(message, done, UINT64_MAX, pieces);
+    if (connection->is_shut || connection->out_mode == MR_TCP || connection->out_mode == MR_TCP_ONLY) {
+      struct msghdr part = {.msg_iov = pieces, .msg_iovlen = count};
+      const ssize_t sent = real.sendmsg(fd, &part, flags | MSG_DONTWAIT);
+      error = errno;
+      if (sent > 0) {
+        connection->out_position += (uint64_t)sent;
+        done += (size_t)sent;
+      }
+      mr_release(&connection->out_lock);
+      if (sent < 0 && error != EAGAIN) return failed(done, error);
+    } else if (connection->out_mode == MR_RING) {
+      size_t put = 0;
+      for (int i = 0; i < count; i++) {
+        const size_t piece = mr_put(connection, pieces[i].iov_base, pieces[i].iov_len);
+        put += piece;
+        if (piece < pieces[i].iov_len) break;
+      }
+      done += put;
+      // Sequentially consistent, with mr_taken: either it sees this, or its `read` is seen here.
+      if (done < total) atomic_store(&connection->out->wants_room, 1);
+      const bool has_room = done < total && mr_room(connection) > 0;
+      mr_release(&connection->out_lock);
+      if (put > 0) mr_ring(connection);
+      if (has_room) continue;
+      if (done < total) mr_check_peer(connection, fd);
+      if (atomic_load(&connection->has_peer_ended) != 0 && done < total) continue;
+    } else {
+      mr_release(&connection->out_lock);
+      if (mr_flush(connection, fd, false)) continue;
+    }
+    mr_settle(connection, fd);
+    if (atomic_load(&connection->is_broken) != 0) return failed(done, ECONNRESET);
+    if (done == total) return (ssize_t)done;
+    if (!is_waiting) return failed(done, EAGAIN);
+    const int waited = mr_wait(connection, fd, POLLOUT, deadline);
+    if (waited == 0) return failed(done, EAGAIN);
+    if (waited > 0 || (deadline == 0 && done == 0 && mr_restarts())) continue;
+    return failed(done, EINTR);
+  }
+}
+
+ssize_t mr_send_file(struct mr_connection *connection, int fd, int file, off_t *offset, size_t count) {
+  uint8_t bounce[BOUNCE_BYTES];
+  off_t position = offset != NULL ? *offset : lseek(file, 0, SEEK_CUR);
+  if (position < 0) {
+    mr_demote(connection, fd, false);
+    return real.sendfile(fd, file, offset, count);
+  }
+  size_t done = 0;
+  ssize_t result = 0;
+  while (done < count) {
+    const size_t piece = count - done < sizeof(bounce) ? count - done : sizeof(bounce);
+    const ssize_t got = pread(file, bounce, piece, position);
+    if (got <= 0) {
+      result = got;
+      break;
+    }
+    struct iovec bytes = {.iov_base = bounce, .iov_len = (size_t)got};
+    const struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
+    result = mr_transmit(connection, fd, &message, 0);
+    if (result <= 0) break;
+    done += (size_t)result;
+    position += result;
+    if (result < got) break;
+  }
+  const int saved = errno;
+  if (offset != NULL) {
+    *offset = position;
+  } else {
+    lseek(file, position, SEEK_SET);
+  }
+  errno = saved;
+  return done > 0 ? (ssize_t)done : result;
+}

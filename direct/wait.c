@@ -1,0 +1,131 @@
+// Waiting for a direct connection, and what poll would say of it.
+#include "internal.h"
+#include "real.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#define IN_EVENTS (POLLIN | POLLRDNORM)
+#define OUT_EVENTS (POLLOUT | POLLWRNORM)
+
+// Whether the ring, rather than the socket, has something for who waits.
+static bool has_news(struct mr_connection *connection, short events) {
+  if ((events & POLLIN) != 0 && connection->in_mode == MR_RING) {
+    if (atomic_load(&connection->in->written) != connection->in_position) return true;
+    if (atomic_load(&connection->in->until) != 0) return true;
+  }
+  if ((events & POLLIN) != 0 && connection->in_mode == MR_TCP && atomic_load(&connection->in->from) != 0) return true;
+  if (connection->out_mode != MR_RING) return false;
+  if (atomic_load(&connection->out->until) != 0 || (atomic_load(&connection->out->from) & MR_RETRACTED) != 0)
+    return true;
+  if ((events & POLLOUT) == 0) return false;
+  return atomic_load(&connection->out->is_gone) != 0 || mr_room(connection) != 0;
+}
+
+static short socket_events(struct mr_connection *connection, short events) {
+  short wanted = 0;
+  if ((events & POLLIN) != 0) wanted |= POLLIN | POLLRDHUP;
+  if (connection->out_mode == MR_FLUSH || ((events & POLLOUT) != 0 && connection->out_mode != MR_RING))
+    wanted |= POLLOUT;
+  // A FIN of somebody who only sends no more stays readable; to wait for it again would be to spin.
+  if ((events & POLLOUT) != 0 && connection->out_mode == MR_RING && atomic_load(&connection->in->is_shut) == 0)
+    wanted |= POLLRDHUP;
+  return wanted;
+}
+
+// 1: try again, 0: the time is over, -1: EINTR.
+int mr_wait(struct mr_connection *connection, int fd, short events, int64_t deadline_ns) {
+  while (mr_may_spin()) {
+    if (has_news(connection, events)) {
+      mr_found();
+      return 1;
+    }
+    if (deadline_ns != 0 && mr_now_ns() >= deadline_ns) break;
+    mr_spun();
+  }
+  const int alarm = mr_borrow_alarm();
+  struct pollfd both[] = {{.fd = fd}, {.fd = alarm, .events = POLLIN}};
+  if ((events & POLLOUT) != 0 && connection->out_mode == MR_RING) atomic_store(&connection->out->wants_room, 1);
+  mr_falling_asleep();
+  int result = 1;
+  if (!has_news(connection, events)) {
+    both[0].events = socket_events(connection, events);
+    struct timespec left, *timeout = NULL;
+    if (deadline_ns != 0 || alarm < 0) {
+      // Without an alarm (no descriptor was left) it looks again every millisecond.
+      int64_t rest = deadline_ns == 0 ? 1000000 : deadline_ns - mr_now_ns();
+      if (alarm < 0 && rest > 1000000) rest = 1000000;
+      if (rest < 0) rest = 0;
+      left = (struct timespec){.tv_sec = rest / 1000000000, .tv_nsec = rest % 1000000000};
+      timeout = &left;
+    }
+    const int count = real.ppoll(both, alarm < 0 ? 1 : 2, timeout, NULL);
+    if (count < 0) result = -1;
+    if (count == 0 && deadline_ns != 0 && mr_now_ns() >= deadline_ns) result = 0;
+    if (count > 0 && both[0].revents != 0) {
+      atomic_store(&connection->kernel_news, 1);
+      if ((both[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) mr_check_peer(connection, fd);
+    }
+    if (count > 0 && both[1].revents != 0) mr_clear_alarm(alarm);
+  }
+  mr_return_alarm(alarm);
+  mr_found();
+  mr_listen();
+  return result;
+}
+
+// The events of poll and epoll that hold now. `wanted` tells whether room matters.
+uint32_t mr_events(struct mr_connection *connection, int fd, uint32_t wanted) {
+  uint32_t got = 0;
+  bool asks_in = true, asks_out = true;
+  if (mr_acquire(&connection->in_lock)) {
+    mr_advance_in(connection);
+    if (connection->in_mode == MR_RING) {
+      if (mr_readable(connection) >= (uint64_t)connection->low_water) got |= IN_EVENTS;
+      asks_in = atomic_load(&connection->kernel_news) != 0;
+    }
+    mr_release(&connection->in_lock);
+  }
+  if (mr_acquire(&connection->out_lock)) {
+    mr_advance_out(connection);
+    if (connection->out_mode == MR_RING) {
+      asks_out = false;
+      const uint64_t enough = ((uint64_t)connection->ring_mask + 1) / 4;
+      if ((wanted & POLLOUT) != 0 && mr_room(connection) < enough) {
+        atomic_store(&connection->out->wants_room, 1);
+        if (mr_room(connection) >= enough) got |= OUT_EVENTS;
+      } else {
+        got |= OUT_EVENTS;
+      }
+    }
+    mr_release(&connection->out_lock);
+    if (connection->out_mode == MR_FLUSH) asks_out = mr_flush(connection, fd, false);
+  }
+  if (atomic_load(&connection->is_broken) != 0) return POLLERR | POLLHUP | IN_EVENTS | OUT_EVENTS;
+  if (!asks_in && (!asks_out || (wanted & POLLOUT) == 0)) return got;
+  atomic_store(&connection->kernel_news, 0);
+  struct pollfd socket = {.fd = fd, .events = (short)(IN_EVENTS | POLLRDHUP | POLLPRI | (asks_out ? OUT_EVENTS : 0))};
+  if (real.poll(&socket, 1, 0) <= 0) return got;
+  got |= (uint16_t)socket.revents;
+  if ((socket.revents & ~OUT_EVENTS) == 0) return got;
+  atomic_store(&connection->kernel_news, 1);
+  if ((socket.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 && atomic_load(&connection->has_peer_ended) == 0) {
+    mr_check_peer(connection, fd);
+    if (atomic_load(&connection->has_peer_ended) != 0) return mr_events(connection, fd, wanted);
+  }
+  return got;
+}
+
+// Whether a blocking call goes on after a signal. Which signal it was is not known; the call goes
+// on if all handlers of the program say so.
+bool mr_restarts(void) {
+  bool has_handler = false;
+  for (int number = 1; number < 65; number++) {
+    struct sigaction action;
+    if (sigaction(number, NULL, &action) != 0) continue;
+    if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) continue;
+    if ((action.sa_flags & SA_RESTART) == 0) return false;
+    has_handler = true;
+  }
+  return has_handler;
+}
