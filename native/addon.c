@@ -215,7 +215,7 @@ NAPI_MODULE_INIT() {
       mr_export_bpf_map,      mr_export_userfault,  mr_export_kvm,     mr_export_library,
       mr_export_watch,        mr_export_atomic,     mr_export_ibverbs, mr_export_ibverbs_objects,
       mr_export_ibverbs_data, mr_export_datagram,   mr_export_icrc,    mr_export_pager,
-      mr_export_netlink,      mr_export_privileges, mr_export_exec,
+      mr_export_netlink,      mr_export_privileges, mr_export_exec,    mr_export_aside,
   };
   napi_status status = create_scratch(env, exports, state);
   for (size_t i = 0; status == napi_ok && i < sizeof(facilities) / sizeof(facilities[0]); i++) {

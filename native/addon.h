@@ -63,6 +63,7 @@ MR_EXPORTS(icrc);
 MR_EXPORTS(netlink);
 MR_EXPORTS(privileges);
 MR_EXPORTS(exec);
+MR_EXPORTS(aside);
 
 struct mr_state *mr_state(napi_env env);
 

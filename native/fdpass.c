@@ -5,7 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MR_FDS_MAX = 64 };
+enum {
+  MR_FDS_MAX = 64,
+  MR_FDS_RECEIVED_MAX = 253, // SCM_MAX_FD: no message has more
+};
 
 static napi_value send_fds(napi_env env, napi_callback_info info) {
   napi_value argv[3];
@@ -41,7 +44,7 @@ static napi_value send_fds(napi_env env, napi_callback_info info) {
 }
 
 // Returns [bytes received, fd, fd …] or -errno. Every descriptor that came is owned before anything
-// else can fail; -EMSGSIZE when the peer sent more than fit: then none is kept.
+// else can fail; -EMSGSIZE when this process may not have so many more: then none is kept.
 static napi_value recv_fds(napi_env env, napi_callback_info info) {
   napi_value argv[2], result;
   int32_t socket;
@@ -51,7 +54,7 @@ static napi_value recv_fds(napi_env env, napi_callback_info info) {
     return NULL;
   union {
     struct cmsghdr header;
-    char bytes[CMSG_SPACE(MR_FDS_MAX * sizeof(int))];
+    char bytes[CMSG_SPACE(MR_FDS_RECEIVED_MAX * sizeof(int))];
   } control;
   struct iovec vector = {.iov_base = bytes, .iov_len = size};
   struct msghdr message = {

@@ -1,7 +1,9 @@
 // Arenas: memory that two programs share, and the slots in it, one for each of their connections.
 
-import { EventFd, SharedMemory } from '../native/index.ts';
-import { arenaBytes, RINGS_OFFSET, ringsOffset, SLOT_BYTES, SLOTS, SLOTS_OFFSET } from './layout.ts';
+import { EventFd, MemoryFile } from '../native/index.ts';
+import { arenaBytes, ringsOffset, SLOT_BYTES, SLOTS, SLOTS_OFFSET } from './layout.ts';
+
+const zeroes = new Uint8Array(SLOT_BYTES);
 
 export type Party = 0 | 1;
 
@@ -13,23 +15,23 @@ export interface Place {
   readonly slot: number;
 }
 
-/** Made by the daemon, which keeps it for the slots that come. It never reads anything there. */
+/**
+ * Made by the daemon, which keeps it for the slots that come. It never reads anything there, and
+ * does not map it: either party can take pages away, and a store there could then fail.
+ */
 export class Arena implements Disposable {
   /** No other arena of this daemon ever has it. */
   readonly id: number;
   /** The numbers of the two programs; the first is party 0. */
   readonly programs: readonly [number, number];
   readonly ringBytes: number;
-  readonly #memory: SharedMemory;
+  readonly #memory: MemoryFile;
   readonly #doorbells: readonly [EventFd, EventFd];
-  readonly #slots: Uint8Array;
   readonly #freeSlots: number[] = Array.from({ length: SLOTS }, (_, index) => SLOTS - 1 - index);
 
   static create(id: number, programs: readonly [number, number], ringBytes: number): Arena {
     using undo = new DisposableStack();
-    const memory = undo.use(
-      SharedMemory.create({ sizeBytes: arenaBytes(ringBytes), mappedBytes: RINGS_OFFSET, name: 'direct arena' }),
-    );
+    const memory = undo.use(MemoryFile.create(arenaBytes(ringBytes), 'direct arena'));
     memory.seal('size');
     const doorbells = [undo.use(EventFd.create()), undo.use(EventFd.create())] as const;
     undo.move();
@@ -40,7 +42,7 @@ export class Arena implements Disposable {
     id: number,
     programs: readonly [number, number],
     ringBytes: number,
-    memory: SharedMemory,
+    memory: MemoryFile,
     doorbells: readonly [EventFd, EventFd],
   ) {
     this.id = id;
@@ -48,7 +50,6 @@ export class Arena implements Disposable {
     this.ringBytes = ringBytes;
     this.#memory = memory;
     this.#doorbells = doorbells;
-    this.#slots = new Uint8Array(memory.buffer, SLOTS_OFFSET, SLOTS * SLOT_BYTES);
   }
 
   get isClosed(): boolean {
@@ -64,11 +65,16 @@ export class Arena implements Disposable {
     return [this.#memory.fd, this.#doorbells[party].fd, this.#doorbells[otherParty(party)].fd];
   }
 
-  /** A slot of zeroes, or undefined when all are in use. */
+  /**
+   * A slot of zeroes, or undefined when all are in use. Throws when the system has no memory for
+   * it.
+   */
   take(): number | undefined {
-    const slot = this.#freeSlots.pop();
+    const slot = this.#freeSlots.at(-1);
+    if (slot === undefined) return undefined;
     // Zeroed now and not when it was given back: until here either party could still write there.
-    if (slot !== undefined) this.#slots.fill(0, slot * SLOT_BYTES, (slot + 1) * SLOT_BYTES);
+    this.#memory.write(SLOTS_OFFSET + slot * SLOT_BYTES, zeroes);
+    this.#freeSlots.pop();
     return slot;
   }
 
@@ -76,7 +82,11 @@ export class Arena implements Disposable {
   giveBack(slot: number): void {
     if (this.isClosed) return;
     this.#freeSlots.push(slot);
-    this.#memory.discard(ringsOffset(slot, this.ringBytes), 2 * this.ringBytes);
+    try {
+      this.#memory.discard(ringsOffset(slot, this.ringBytes), 2 * this.ringBytes);
+    } catch {
+      // Its pages stay until the slot is used again, or the arena ends.
+    }
   }
 
   /** The programs keep what they have mapped. */
@@ -124,9 +134,12 @@ export class Arenas implements Disposable {
       const slot = arena.take();
       if (slot !== undefined) return this.#taken(arena, slot);
     }
-    const arena = Arena.create(++this.#lastId, [one, other], this.#ringBytes);
+    using undo = new DisposableStack();
+    const arena = undo.use(Arena.create(++this.#lastId, [one, other], this.#ringBytes));
+    const slot = arena.take() ?? 0;
+    undo.move();
     this.#keep(key, arena);
-    return this.#taken(arena, arena.take() ?? 0);
+    return this.#taken(arena, slot);
   }
 
   giveBack({ arena, slot }: Place): void {

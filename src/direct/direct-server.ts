@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { chmodSync, lstatSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { type Fd, FdWatch, Poller, pollEvents, Socket } from '../native/index.ts';
+import { Fd, FdWatch, Poller, pollEvents, Socket } from '../native/index.ts';
 import type { DirectStatus } from '../status/index.ts';
 import { makeRunFolder } from '../system/index.ts';
 import { IdentityReader } from './identity.ts';
@@ -17,9 +17,12 @@ export interface DirectServerOptions {
   readonly memoryBytes: number;
 }
 
-const MAX_PROGRAMS = 4096;
+const MAX_PROGRAMS = 8192;
+const MAX_PROGRAMS_OF_USER = 2048;
 const LISTENER = 0;
-/** How long nobody is accepted when the daemon has no descriptor left. */
+/** Threads that wait for descriptors of programs to close. More than so many come of ill will. */
+const MAX_CLOSING = 256;
+/** How long nobody is heard while there are too many of those, or no descriptor is left. */
 const PAUSE_MS = 100;
 
 export class DirectServer implements Disposable {
@@ -30,14 +33,15 @@ export class DirectServer implements Disposable {
   readonly #unsettled = new Set<Program>();
   readonly #undo: DisposableStack;
   #lastId = LISTENER;
+  #watch: FdWatch | undefined;
   #pause: NodeJS.Timeout | undefined;
 
   /** Throws where this machine or this user cannot. */
   static start({ socketPath, ringBytes, memoryBytes }: DirectServerOptions): DirectServer {
     using undo = new DisposableStack();
     const reader = undo.use(IdentityReader.create());
-    const takeIdentities = (sockets: readonly (Fd | undefined)[]) => reader.take(sockets);
-    const promotions = undo.use(new Promotions({ ringBytes, memoryBytes, takeIdentities }));
+    const readIdentities = (sockets: readonly (Fd | undefined)[]) => reader.read(sockets);
+    const promotions = undo.use(new Promotions({ ringBytes, memoryBytes, readIdentities }));
     const listener = undo.use(Socket.messages());
     undo.defer(listenForAll(listener, socketPath));
     const poller = undo.use(Poller.create());
@@ -51,11 +55,14 @@ export class DirectServer implements Disposable {
     this.#poller = poller;
     this.#undo = undo;
     undo.defer(() => {
-      clearTimeout(this.#pause);
       for (const program of this.#programs.values()) program.close();
       this.#programs.clear();
     });
-    undo.use(FdWatch.start(poller.fd, () => this.#attend()));
+    undo.defer(() => {
+      clearTimeout(this.#pause);
+      this.#watch?.close();
+    });
+    this.#listen();
   }
 
   get status(): DirectStatus {
@@ -71,7 +78,23 @@ export class DirectServer implements Disposable {
     this.close();
   }
 
+  #listen(): void {
+    this.#watch = FdWatch.start(this.#poller.fd, () => this.#attend());
+  }
+
+  /** Nobody is heard for a while. Programs go on without the daemon meanwhile. */
+  #rest(): void {
+    this.#watch?.close();
+    clearTimeout(this.#pause);
+    this.#pause = setTimeout(() => this.#listen(), PAUSE_MS);
+    this.#pause.unref();
+  }
+
   #attend(): void {
+    if (Fd.closingAside > MAX_CLOSING) {
+      this.#rest();
+      return;
+    }
     const count = this.#poller.wait(0);
     for (let index = 0; index < count; index++) {
       const token = this.#poller.token(index);
@@ -86,27 +109,29 @@ export class DirectServer implements Disposable {
   #accept(): void {
     try {
       for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
-        if (this.#programs.size >= MAX_PROGRAMS) socket.close();
-        else this.#welcome(socket);
+        this.#welcome(socket);
       }
     } catch {
-      // Out of descriptors or memory. Who waits to be accepted is waited for, or it would be tried
-      // again at once and for ever.
-      this.#poller.change(this.#listener.fd, 0, LISTENER);
-      this.#pause = setTimeout(() => this.#poller.change(this.#listener.fd, pollEvents.in, LISTENER), PAUSE_MS);
-      this.#pause.unref();
+      // Out of descriptors or memory: it would be tried again at once and for ever.
+      this.#rest();
     }
   }
 
   #welcome(socket: Socket): void {
+    using undo = new DisposableStack();
     const id = ++this.#lastId;
-    const program = new Program(id, socket, {
-      onOffer: (from, connection, fds) => this.#promotions.offer(from, connection, fds),
-      onWithdraw: (from, connection) => this.#promotions.withdraw(from, connection),
-      onUnsettled: (which) => this.#unsettled.add(which),
-    });
-    this.#programs.set(id, program);
+    const program = undo.use(
+      new Program(id, socket, {
+        onOffer: (from, connection, fds) => this.#promotions.offer(from, connection, fds),
+        onWithdraw: (from, connection) => this.#promotions.withdraw(from, connection),
+        onUnsettled: (which) => this.#unsettled.add(which),
+      }),
+    );
+    const ofUser = this.#programs.values().reduce((count, { uid }) => count + Number(uid === program.uid), 0);
+    if (this.#programs.size >= MAX_PROGRAMS || ofUser >= MAX_PROGRAMS_OF_USER) return;
     this.#poller.add(program.fd, program.events, id);
+    this.#programs.set(id, program);
+    undo.move();
   }
 
   #serve(program: Program, events: number): void {

@@ -42,27 +42,8 @@ export class IdentityReader implements Disposable {
     this.#undo = undo;
   }
 
-  /**
-   * The identities of these sockets, in their order. Closes them all: another descriptor of a
-   * socket holds back its FIN.
-   */
-  take(sockets: readonly (Fd | undefined)[]): readonly IdentityAnswer[] {
-    try {
-      return this.#read(sockets);
-    } finally {
-      for (const socket of sockets) socket?.close();
-    }
-  }
-
-  close(): void {
-    this.#undo.dispose();
-  }
-
-  [Symbol.dispose](): void {
-    this.close();
-  }
-
-  #read(sockets: readonly (Fd | undefined)[]): readonly IdentityAnswer[] {
+  /** The identities of these sockets, in their order. */
+  read(sockets: readonly (Fd | undefined)[]): readonly IdentityAnswer[] {
     const answers: IdentityAnswer[] = sockets.map(() => undefined);
     const open = new Set<number>();
     // One socket may be handed over twice, and a socket has one place in the map.
@@ -86,6 +67,14 @@ export class IdentityReader implements Disposable {
     }
     for (const index of open) this.#remove(sockets[index]);
     return answers;
+  }
+
+  close(): void {
+    this.#undo.dispose();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
   }
 
   #add(socket: Fd | undefined, number: number): 'added' | 'twice' | 'refused' {

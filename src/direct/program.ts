@@ -2,7 +2,7 @@
 // holds back ours, and counts them on its desk.
 
 import { ProtocolError } from '../errors.ts';
-import { AGAIN, Fd, fetchAdd, pollEvents, SharedMemory, type Socket } from '../native/index.ts';
+import { AGAIN, Fd, fetchAdd, MemoryFile, pollEvents, SharedMemory, type Socket } from '../native/index.ts';
 import type { Arena, Party } from './arenas.ts';
 import type { Connection } from './connection.ts';
 import {
@@ -38,10 +38,11 @@ export class Program implements Disposable {
   readonly id: number;
   /** Those that it offered and did not withdraw yet, but for those that were declined. */
   readonly connections = new Map<number, Connection>();
-  /** How many of them have no slot yet. */
-  waiting = 0;
+  /** The user that runs it. */
+  readonly uid: number;
   readonly #socket: Socket;
   readonly #handlers: ProgramHandlers;
+  readonly #deskFile: MemoryFile;
   readonly #desk: SharedMemory;
   readonly #news: Uint32Array;
   readonly #arenas = new Set<number>();
@@ -56,11 +57,13 @@ export class Program implements Disposable {
     using undo = new DisposableStack();
     this.id = id;
     this.#socket = undo.use(socket);
+    this.uid = socket.peerCredentials.uid;
     this.#handlers = handlers;
-    this.#desk = undo.use(SharedMemory.create({ sizeBytes: DESK_BYTES, name: 'direct desk' }));
+    this.#deskFile = undo.use(MemoryFile.create(DESK_BYTES, 'direct desk'));
+    this.#desk = undo.use(SharedMemory.open(this.#deskFile.duplicate(), { populate: true }));
     this.#news = new Uint32Array(this.#desk.buffer);
     // Mapped here already, so only the daemon can write it.
-    this.#desk.seal('writes');
+    this.#deskFile.seal('writes');
     undo.move();
   }
 
@@ -86,7 +89,7 @@ export class Program implements Disposable {
       if (received === undefined) return true;
       const { bytes, fds } = received;
       using undo = new DisposableStack();
-      for (const fd of fds) undo.use(fd);
+      undo.defer(() => Fd.closeAside(fds));
       if (bytes === 0 && fds.length === 0) return false;
       const message = decodeMessage(this.#buffer.subarray(0, bytes));
       if (message === null) throw new ProtocolError(`a message has ${MESSAGE_BYTES} bytes, not ${bytes}`);
@@ -131,7 +134,9 @@ export class Program implements Disposable {
   close(): void {
     this.#isBroken = true;
     for (const { fds } of this.#unsent.splice(0)) for (const fd of fds) fd.close();
-    this.#socket.close();
+    // Descriptors may have come that were not received.
+    Fd.closeAside([this.#socket]);
+    this.#deskFile.close();
     this.#desk.close();
   }
 
@@ -143,7 +148,7 @@ export class Program implements Disposable {
     if (kind === messageKinds.hello && !this.#isWelcome && fds.length === 0) {
       if (value !== DIRECT_VERSION) throw new ProtocolError(`it has version ${value} of the protocol`);
       this.#isWelcome = true;
-      this.#send({ kind: messageKinds.welcome, value: DIRECT_VERSION }, [this.#desk.fd]);
+      this.#send({ kind: messageKinds.welcome, value: DIRECT_VERSION }, [this.#deskFile.fd]);
     } else if (kind === messageKinds.offer && this.#isWelcome) {
       this.#handlers.onOffer(this, connection, fds);
     } else if (kind === messageKinds.withdraw && this.#isWelcome && fds.length === 0) {

@@ -2,24 +2,26 @@
 // together with it, and leave it again.
 
 import { ProtocolError } from '../errors.ts';
-import type { Fd } from '../native/index.ts';
+import { Fd } from '../native/index.ts';
 import type { DirectStatus } from '../status/index.ts';
 import { type Arena, Arenas, otherParty, type Place } from './arenas.ts';
 import { type Connection, type IdentifiedConnection, type Promotion, partyIn } from './connection.ts';
 import type { IdentityAnswer } from './identity.ts';
+import { OfferCounts } from './offer-counts.ts';
 import { WaitingOffers } from './pairing.ts';
 import type { Program } from './program.ts';
 
-/** A program may have so many offers that wait. */
+/** A program, and all programs of a user, may have so many offers that wait. */
 const MAX_WAITING = 4096;
+const MAX_WAITING_OF_USER = 4 * MAX_WAITING;
 /** Descriptors that are held at once, for one look at all of them. */
 const MAX_BATCH = 64;
 
 interface PromotionsOptions {
   readonly ringBytes: number;
   readonly memoryBytes: number;
-  /** The identities of sockets, in their order; closes the sockets. */
-  readonly takeIdentities: (sockets: readonly (Fd | undefined)[]) => readonly IdentityAnswer[];
+  /** The identities of sockets, in their order. */
+  readonly readIdentities: (sockets: readonly (Fd | undefined)[]) => readonly IdentityAnswer[];
 }
 
 interface Offered {
@@ -30,15 +32,16 @@ interface Offered {
 
 export class Promotions implements Disposable {
   readonly #arenas: Arenas;
-  readonly #takeIdentities: PromotionsOptions['takeIdentities'];
+  readonly #readIdentities: PromotionsOptions['readIdentities'];
   readonly #waiting = new WaitingOffers<IdentifiedConnection>();
+  readonly #offers = new OfferCounts();
   #batch: Offered[] = [];
   #promoted = 0;
   #declined = 0;
 
-  constructor({ ringBytes, memoryBytes, takeIdentities }: PromotionsOptions) {
+  constructor({ ringBytes, memoryBytes, readIdentities }: PromotionsOptions) {
     this.#arenas = new Arenas({ ringBytes, memoryBytes });
-    this.#takeIdentities = takeIdentities;
+    this.#readIdentities = readIdentities;
   }
 
   get counters(): Omit<DirectStatus, 'programs'> {
@@ -56,14 +59,14 @@ export class Promotions implements Disposable {
    */
   offer(program: Program, number: number, fds: readonly Fd[]): void {
     if (program.connections.has(number)) {
-      for (const fd of fds) fd.close();
+      Fd.closeAside(fds);
       throw new ProtocolError(`connection ${number} is offered twice`);
     }
     const connection: Connection = { program, number, identity: undefined, promotion: undefined };
-    const isWanted = fds.length === 1 && program.waiting < MAX_WAITING;
-    if (!isWanted) for (const fd of fds) fd.close();
+    const isWanted = fds.length === 1 && this.#hasRoom(program);
+    if (!isWanted) Fd.closeAside(fds);
     program.connections.set(number, connection);
-    program.waiting++;
+    this.#offers.add(program);
     this.#batch.push({ connection, socket: isWanted ? fds[0] : undefined });
     if (this.#batch.length >= MAX_BATCH) this.decide();
   }
@@ -76,6 +79,7 @@ export class Promotions implements Disposable {
     const batch = this.#batch;
     this.#batch = [];
     const answers = this.#identities(batch.map(({ socket }) => socket));
+    closeAll(batch);
     for (const [index, { connection }] of batch.entries()) {
       // Withdrawn meanwhile, or its program has ended.
       if (connection.program.connections.get(connection.number) !== connection) continue;
@@ -98,7 +102,7 @@ export class Promotions implements Disposable {
   }
 
   close(): void {
-    for (const { socket } of this.#batch.splice(0)) socket?.close();
+    closeAll(this.#batch.splice(0));
     this.#arenas.close();
   }
 
@@ -106,9 +110,14 @@ export class Promotions implements Disposable {
     this.close();
   }
 
+  #hasRoom(program: Program): boolean {
+    const { ofProgram, ofUser } = this.#offers.of(program);
+    return ofProgram < MAX_WAITING && ofUser < MAX_WAITING_OF_USER;
+  }
+
   #identities(sockets: readonly (Fd | undefined)[]): readonly IdentityAnswer[] {
     try {
-      return this.#takeIdentities(sockets);
+      return this.#readIdentities(sockets);
     } catch {
       // The system is out of memory or descriptors: these connections stay what they are.
       return [];
@@ -144,7 +153,7 @@ export class Promotions implements Disposable {
     this.#promoted++;
     for (const end of ends) {
       end.promotion = promotion;
-      end.program.waiting--;
+      this.#offers.remove(end.program);
       end.program.promote(end.number, place.arena, place.slot, partyIn(promotion, end));
     }
   }
@@ -154,7 +163,7 @@ export class Promotions implements Disposable {
     this.#declined++;
     if (program.connections.get(number) === connection) {
       program.connections.delete(number);
-      program.waiting--;
+      this.#offers.remove(program);
     }
     program.decline(number);
   }
@@ -163,7 +172,7 @@ export class Promotions implements Disposable {
     const { program, number, promotion } = connection;
     program.connections.delete(number);
     if (promotion === undefined) {
-      program.waiting--;
+      this.#offers.remove(program);
       if (isIdentified(connection)) this.#waiting.remove(connection);
       return;
     }
@@ -173,6 +182,16 @@ export class Promotions implements Disposable {
     const other = ends[otherParty(party)];
     if (other === undefined) this.#arenas.giveBack(place);
     else other.program.demote(other.number, place.arena, place.slot, otherParty(party));
+  }
+}
+
+/**
+ * At once: another descriptor of a socket holds back its FIN. Each program waits only for its own
+ * sockets.
+ */
+function closeAll(batch: readonly Offered[]): void {
+  for (const offered of Map.groupBy(batch, ({ connection }) => connection.program).values()) {
+    Fd.closeAside(offered.map(({ socket }) => socket).filter((socket) => socket !== undefined));
   }
 }
 

@@ -32,6 +32,8 @@ interface MemoryCalls {
 
 interface FdCalls {
   close(fd: number): number;
+  closeAside(fds: readonly number[]): number;
+  closingAside(): number;
   adopt(fd: number): number;
   disown(fd: number): number;
   dup(fd: number): number;

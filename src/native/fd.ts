@@ -4,6 +4,9 @@ import { MillraceError } from '../errors.ts';
 import { addon } from './addon.ts';
 import { AGAIN, check, checkAgain } from './result.ts';
 
+/** As many as one call takes. */
+const ASIDE_FDS = 256;
+
 /**
  * A descriptor this thread owns. When the thread ends without closing it, also by
  * `worker.terminate()`, the addon does. Its number is good for `Poller.add` and for passing to
@@ -57,6 +60,26 @@ export class Fd implements Disposable {
     check(addon.disown(fd), 'disown');
     this.#fd = -1;
     return fd;
+  }
+
+  /**
+   * Closes descriptors on a thread of their own. The last close of a socket that lingers waits for
+   * its peer, and that of a file for its file system: a process that hands over such descriptors
+   * must not hold up the thread that got them.
+   */
+  static closeAside(fds: readonly Fd[]): void {
+    const open = fds.filter((fd) => !fd.isClosed);
+    const numbers = open.map((fd) => fd.#fd);
+    for (const fd of open) fd.#fd = -1;
+    // Where no thread can be made, they are closed all the same.
+    for (let first = 0; first < numbers.length; first += ASIDE_FDS) {
+      addon.closeAside(numbers.slice(first, first + ASIDE_FDS));
+    }
+  }
+
+  /** How many threads of this process have not closed all of theirs yet. */
+  static get closingAside(): number {
+    return addon.closingAside();
   }
 
   close(): void {

@@ -32,6 +32,7 @@ export {
   type OpenMemoryOptions,
   SharedMemory,
 } from './memory.ts';
+export { MemoryFile } from './memory-file.ts';
 export { type LinkNumber, readLink, writeLink } from './netlink.ts';
 export { inNetns, isOwnedHere, netnsCookie } from './netns.ts';
 export { MAX_PACKETS, NOT_WHOLE, PacketCheck, PacketSeal } from './packets.ts';

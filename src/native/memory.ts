@@ -13,12 +13,6 @@ const PROT_READ = 1;
 const PROT_WRITE = 2;
 const MAP_POPULATE = 0x8000;
 const F_SEAL_SHRINK = 0x0002;
-const seals = {
-  /** It keeps its size, and what others may do with it stays as it is. */
-  size: 0x0001 | F_SEAL_SHRINK | 0x0004,
-  /** As `size`, and whoever maps it from now on can only read it. Who has mapped it writes on. */
-  writes: 0x0001 | F_SEAL_SHRINK | 0x0004 | 0x0010,
-} as const;
 export const HUGE_PAGE_BYTES = 2 * 1024 * 1024;
 
 export interface CreateMemoryOptions {
@@ -33,8 +27,6 @@ export interface CreateMemoryOptions {
   readonly hugePages?: boolean | 'transparent';
   /** Touch every page now rather than on first use. */
   readonly populate?: boolean;
-  /** Map only so much of its beginning. Default: all of it. */
-  readonly mappedBytes?: number;
 }
 
 export interface OpenMemoryOptions {
@@ -77,10 +69,8 @@ export class SharedMemory implements Disposable {
   #id: number;
 
   static create(options: CreateMemoryOptions): SharedMemory {
-    const { sizeBytes, name = 'millrace', hugePages = false, populate = false, mappedBytes = sizeBytes } = options;
+    const { sizeBytes, name = 'millrace', hugePages = false, populate = false } = options;
     checkSize(sizeBytes);
-    checkSize(mappedBytes);
-    if (mappedBytes > sizeBytes) throw new UsageError(`map ${mappedBytes} bytes of new memory of ${sizeBytes}`);
     if (hugePages !== false && sizeBytes % HUGE_PAGE_BYTES !== 0) {
       throw new UsageError(`create ${sizeBytes} bytes of huge pages: the size must be a multiple of 2 MiB`);
     }
@@ -89,9 +79,9 @@ export class SharedMemory implements Disposable {
     using undo = new DisposableStack();
     const file = undo.use(new Fd(check(addon.memfdCreate(name, sizeBytes, flags), 'memfd_create', what)));
     const isAdvised = hugePages === 'transparent';
-    const memory = undo.use(new SharedMemory(file, 0, mappedBytes, populate && !isAdvised, false));
+    const memory = undo.use(new SharedMemory(file, 0, sizeBytes, populate && !isAdvised, false));
     if (isAdvised) {
-      addon.adviseHuge(memory.id, 0, mappedBytes, 0);
+      addon.adviseHuge(memory.id, 0, sizeBytes, 0);
       // Only now: what was touched before keeps its small pages.
       if (populate) new Uint8Array(memory.buffer).fill(0);
     }
@@ -156,19 +146,6 @@ export class SharedMemory implements Disposable {
   /** A descriptor of the same memory that outlives this object. */
   duplicateFd(): Fd {
     return this.#file.duplicate();
-  }
-
-  /** For good: what is sealed cannot be opened again, by nobody. */
-  seal(what: keyof typeof seals): void {
-    check(addon.addSeals(this.fd, seals[what]), 'fcntl', 'seal memory');
-  }
-
-  /**
-   * Gives the pages of a range back to the system, also where it is not mapped here; from now on it
-   * reads as zero.
-   */
-  discard(offset: number, sizeBytes: number): void {
-    check(addon.punchHole(this.fd, offset, sizeBytes), 'fallocate', `discard ${sizeBytes} bytes at ${offset}`);
   }
 
   get isClosed(): boolean {

@@ -12,7 +12,10 @@ interface Capability {
 
 /** Used for as long as the daemon runs. */
 export const keptCapabilities: readonly Capability[] = [
-  { name: 'CAP_BPF', reason: 'reads and writes the BPF maps: rules, announced listeners, true clients' },
+  {
+    name: 'CAP_BPF',
+    reason: 'reads and writes the BPF maps: rules, announced listeners, true clients, sockets of direct connections',
+  },
   {
     name: 'CAP_NET_ADMIN',
     reason: 'at stop, takes the BPF programs off the cgroup and gives the loopback device its segment size back',

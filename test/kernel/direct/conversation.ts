@@ -12,7 +12,7 @@ export const hangUp = 'hang-up';
 
 export class Conversation implements Disposable {
   readonly #socket: Socket;
-  readonly #watch: FdWatch;
+  #watch: FdWatch;
   readonly #heard: (Heard | typeof hangUp)[] = [];
   readonly #buffer = new Uint8Array(64);
   #onHeard: (() => void) | undefined;
@@ -37,8 +37,7 @@ export class Conversation implements Disposable {
 
   private constructor(socket: Socket) {
     this.#socket = socket;
-    this.#watch = FdWatch.start(socket.fd, () => this.#hear());
-    this.#watch.hold(true);
+    this.#watch = this.#start();
   }
 
   /** How many messages the daemon says it has sent. */
@@ -52,11 +51,25 @@ export class Conversation implements Disposable {
   }
 
   send(message: Message, fds: readonly number[] = []): void {
-    this.sendBytes(encodeMessage(message), fds);
+    if (!this.trySend(message, fds)) throw new Error('the daemon does not read');
+  }
+
+  /** False when the daemon has not read what was sent before. */
+  trySend(message: Message, fds: readonly number[] = []): boolean {
+    return this.sendBytes(encodeMessage(message), fds);
   }
 
   sendBytes(bytes: Uint8Array, fds: readonly number[] = []): boolean {
     return this.#socket.sendFds(bytes, fds) >= 0;
+  }
+
+  /** Reads nothing until it resumes. */
+  pause(): void {
+    this.#watch.close();
+  }
+
+  resume(): void {
+    this.#watch = this.#start();
   }
 
   offer(connection: number, fd: number): void {
@@ -106,6 +119,12 @@ export class Conversation implements Disposable {
 
   [Symbol.dispose](): void {
     this.close();
+  }
+
+  #start(): FdWatch {
+    const watch = FdWatch.start(this.#socket.fd, () => this.#hear());
+    watch.hold(true);
+    return watch;
   }
 
   #hear(): void {

@@ -5,12 +5,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { IdentityReader } from '../../../src/direct/identity.ts';
 import type { Identity } from '../../../src/direct/pairing.ts';
-import { ip, SharedMemory, type Socket } from '../../../src/native/index.ts';
+import { BpfMap, ip, SharedMemory, type Socket } from '../../../src/native/index.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { type Ends, tcpPair } from './tcp-pair.ts';
 
 function read(reader: IdentityReader, ...sockets: readonly Socket[]): readonly (Identity | undefined)[] {
-  return reader.take(sockets.map((socket) => socket.duplicate()));
+  return reader.read(sockets);
 }
 
 /** The SYN counts in what the client has sent, and nowhere else. */
@@ -44,4 +44,37 @@ test('the numbers of both ends mirror each other, and stay what they are while b
       assert.deepEqual(read(reader, acceptor, client), first.toReversed());
     }
   }
+});
+
+test('a socket whose bytes the kernel moves elsewhere has none, nor has one that is half closed', async () => {
+  using reader = IdentityReader.create();
+  using taken = await tcpPair();
+  using map = BpfMap.create({ type: 'sockmap', name: 'taken', keyBytes: 4, valueBytes: 4, maxEntries: 1 });
+  map.update(new Uint8Array(4), new Uint8Array(Int32Array.of(taken.client.fd).buffer));
+  using ended = await tcpPair();
+  ended.client.shutdownSend();
+  await eventually('the end is there', () => read(reader, ended.acceptor)[0] === undefined);
+  using good = await tcpPair();
+  const answers = read(reader, taken.client, ended.client, ended.acceptor, good.client, good.acceptor);
+  assert.deepEqual(answers.slice(0, 3), [undefined, undefined, undefined]);
+  assertMirrored(answers[3], answers[4]);
+});
+
+test('a socket that is given several times has the same identity each time, and none is kept', async () => {
+  using reader = IdentityReader.create();
+  using ends = await tcpPair();
+  const { client, acceptor } = ends;
+  const answers = read(reader, client, acceptor, client, client, acceptor);
+  assertMirrored(answers[0], answers[1]);
+  assert.deepEqual(answers.slice(2), [answers[0], answers[0], answers[1]]);
+  assert.deepEqual(read(reader, client), [answers[0]]);
+});
+
+test('many sockets are read at once', async () => {
+  using reader = IdentityReader.create();
+  await using undo = new AsyncDisposableStack();
+  const pairs = await Promise.all(Array.from({ length: 1000 }, async () => undo.use(await tcpPair())));
+  const answers = read(reader, ...pairs.flatMap(({ client, acceptor }) => [client, acceptor]));
+  for (let index = 0; index < answers.length; index += 2) assertMirrored(answers[index], answers[index + 1]);
+  assert.equal(new Set(answers.map((answer) => `${answer?.iss} ${answer?.irs}`)).size, 2 * pairs.length);
 });

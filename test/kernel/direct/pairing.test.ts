@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { DirectServer } from '../../../src/direct/index.ts';
 import { arenaBytes, messageKinds, SLOT_BYTES, SLOTS_OFFSET } from '../../../src/direct/layout.ts';
+import { addon } from '../../../src/native/addon.ts';
 import { EventFd, Fd, ip, SharedMemory, Socket } from '../../../src/native/index.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
@@ -315,5 +316,67 @@ describe('connections of two programs', () => {
     a.offer(1001, last.client.fd);
     b.offer(1001, last.acceptor.fd);
     assert.equal((await a.expect(promote)).connection, 1001);
+  });
+
+  test('a program that offers and does not read is not read from, and gets all its answers when it reads', async () => {
+    const [a, other] = [await begin(), await begin()];
+    const { client } = await pair();
+    const offers = 5000;
+    let sent = 0;
+    a.pause();
+    const sendMore = (): void => {
+      while (sent < offers && a.trySend({ kind: offer, connection: sent }, sent === 0 ? [client.fd] : [])) sent++;
+    };
+    // Until neither side's socket takes any more.
+    let before = -1;
+    while (before !== sent) {
+      before = sent;
+      sendMore();
+      await other.settle();
+    }
+    assert.ok(sent < offers, `${sent} of ${offers}`);
+    a.resume();
+    for (let answers = 0; answers < offers - 1; answers++) {
+      sendMore();
+      assert.equal((await a.expect(decline)).connection, answers + 1);
+    }
+    assert.equal(server.status.waiting, 1);
+  });
+
+  test('more offers than may wait are declined, and others are served meanwhile', async () => {
+    const [a, b] = [await begin(), await begin()];
+    const [most, chunk, chunks] = [4096, 100, 42];
+    const { client, acceptor } = await pair();
+    a.offer(0, client.fd);
+    let declined = 0;
+    for (let first = 1; first < chunk * chunks; first += chunk) {
+      using ends = new DisposableStack();
+      const made = await Promise.all(Array.from({ length: chunk }, async () => ends.use(await tcpPair())));
+      for (const [index, end] of made.entries()) a.offer(first + index, end.client.fd);
+      declined += (await a.settle()).filter(({ kind }) => kind === decline).length;
+    }
+    assert.equal(declined, 1 + chunk * chunks - most);
+    assert.equal(server.status.waiting, most);
+    b.offer(1, acceptor.fd);
+    await b.expect(arena);
+    assert.equal((await b.expect(promote)).connection, 1);
+  });
+
+  test('a socket that lingers when its last descriptor is closed holds nobody up', async () => {
+    const a = await begin();
+    const { client, acceptor } = await pair();
+    const memory = open.use(SharedMemory.create({ sizeBytes: 1 << 20 }));
+    // SOL_SOCKET, SO_LINGER: struct linger { int l_onoff, l_linger }, in seconds.
+    assert.equal(addon.setsockopt(client.fd, 1, 13, new Uint8Array(Int32Array.of(1, 3600).buffer)), 0);
+    // Its peer takes no more, so that the end of it does not arrive.
+    while (client.send(memory, 0, memory.sizeBytes) > 0);
+    a.offer(1, client.fd);
+    client.close();
+    await a.settle();
+    assert.equal(server.status.waiting, 1);
+    assert.equal(Fd.closingAside, 1);
+    acceptor.resetOnClose();
+    acceptor.close();
+    await eventually('it lingers no more', () => Fd.closingAside === 0);
   });
 });

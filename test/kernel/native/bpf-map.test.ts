@@ -1,9 +1,9 @@
-// BPF maps and ring buffers from user space: entries of the right size, and no others.
+// BPF maps, iterators and ring buffers from user space: entries of the right size, and no others.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { BpfMap, BpfObject, RingBuffer } from '../../../src/native/index.ts';
+import { BpfMap, BpfObject, RingBuffer, Socket } from '../../../src/native/index.ts';
 
 function bytes(...values: readonly number[]): Uint8Array {
   return new Uint8Array(values);
@@ -77,5 +77,28 @@ describe('a ring buffer', () => {
       assert.equal(count, 50);
     }
     assert.equal(next, 1000);
+  });
+});
+
+describe('an iterator', () => {
+  test('goes over the entries that a map of sockets has when it is read', () => {
+    const object = readFileSync(new URL('../../../build/bpf/direct.bpf.o', import.meta.url));
+    using loaded = BpfObject.load(object, { name: 'direct' });
+    using map = loaded.openMap('offered');
+    assert.throws(() => loaded.iterate('read_identities', 'nothing'), { code: 'MILLRACE_ERR_USAGE' });
+    const iterator = loaded.iterate('read_identities', 'offered');
+    assert.equal(iterator.read().length, 0);
+    const sockets = Array.from({ length: 2000 }, () => Socket.stream('ipv4'));
+    const key = ({ fd }: Socket): Uint8Array => new Uint8Array(Int32Array.of(fd).buffer);
+    for (const [index, socket] of sockets.entries())
+      map.update(key(socket), bytes(index, index >> 8, 0, 0, 0, 0, 0, 0));
+    const rows = new Uint32Array(iterator.read().slice().buffer);
+    const numbers = Array.from({ length: rows.length / 6 }, (_, index) => rows[index * 6]);
+    assert.deepEqual(new Set(numbers), new Set(sockets.keys()));
+    assert.equal(numbers.length, sockets.length);
+    for (const socket of sockets) socket.close();
+    assert.equal(iterator.read().length, 0);
+    iterator.close();
+    assert.throws(() => iterator.read(), { code: 'MILLRACE_ERR_CLOSED' });
   });
 });
