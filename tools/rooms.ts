@@ -116,7 +116,7 @@ export const rooms: readonly Room[] = [
   room(
     'workbench/bench',
     'rows, rounds, reports',
-    'src/native src/text src/spin src/providers src/providers/remote src/remoting/backend src/vortex src/vortex/net src/perf src/status src/steering src/loop src/lab src/lab/vm workbench/worlds',
+    'src/native src/text src/spin src/providers src/providers/remote src/remoting/backend src/vortex src/vortex/net src/perf src/status src/steering src/loop src/system src/direct/launch src/lab src/lab/vm workbench/worlds',
   ),
   room('workbench/soak', 'hours of faults in minutes', 'src/tls src/steering src/lab workbench/worlds'),
   room('workbench/demo', 'what npm start shows', 'src/tls src/lab workbench/worlds'),

@@ -2,6 +2,7 @@
 
 import { UsageError } from '../../src/errors.ts';
 import { didYouMean } from '../../src/text/index.ts';
+import { directRows } from './direct.ts';
 import { nativeRows } from './native.ts';
 import { proxyRows } from './proxy.ts';
 import { remotingRows } from './remoting.ts';
@@ -20,6 +21,7 @@ const rows: readonly Row[] = [
   ...roceRows,
   ...steerRows,
   ...proxyRows,
+  ...directRows,
   ...vortexLocalRows,
   ...vortexNetRows,
   ...remotingRows,

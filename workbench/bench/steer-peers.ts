@@ -1,5 +1,5 @@
-// The two programs of steer.* and proxy.* (workbench/bench/c/steer-*.c) in lab hosts: event loops
-// in C, so that what is seen is the path.
+// The two programs of steer.*, proxy.* and direct.* (workbench/bench/c/steer-*.c) in lab hosts:
+// event loops in C, so that what is seen is the path.
 
 import { execFile } from 'node:child_process';
 import { mkdir, rename, stat } from 'node:fs/promises';
@@ -70,16 +70,21 @@ export class SteerPeers implements AsyncDisposable {
   readonly #address: string;
   readonly #undo: AsyncDisposableStack;
 
-  /** The server listens on all of the ports, at its host's own address. */
+  /**
+   * The server listens on all of the ports, at its host's own address. `as`: a command that runs
+   * both, as `env`.
+   */
   static async start(
     { client: clientHost, server: serverHost }: PeerHosts,
     ports: readonly number[],
     signal: AbortSignal,
     placement: Placement = 'anywhere',
+    as: readonly string[] = [],
   ): Promise<SteerPeers> {
     const cpus = threadAffinity();
-    const start = (host: Host, cpu: number | undefined, words: readonly [string, ...string[]]): LineProgram => {
-      const [command, ...args] = placement === 'anywhere' ? words : ['taskset', '-c', String(cpu), ...words];
+    const start = (host: Host, cpu: number | undefined, words: readonly string[]): LineProgram => {
+      const placed = placement === 'anywhere' ? [] : ['taskset', '-c', String(cpu)];
+      const [command = '', ...args] = [...placed, ...as, ...words];
       return new LineProgram(host, command, args);
     };
     const [serverFile, clientFile] = [await build('steer-server', signal), await build('steer-client', signal)];

@@ -2,6 +2,6 @@
 
 export { DaemonProcess, daemonSettings } from './daemon-process.ts';
 export { Etcd } from './etcd.ts';
-
 export { Random } from './random.ts';
 export { type RedisFigures, type RedisServer, runRedisBenchmark, startRedis } from './redis.ts';
+export { temporaryFolder } from './temporary-folder.ts';

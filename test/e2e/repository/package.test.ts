@@ -47,6 +47,15 @@ describe('the package, installed elsewhere', () => {
     assert.ok(JSON.stringify(document).includes('connect4'));
   });
 
+  test('it runs programs with the library that it brought', async () => {
+    const script = 'echo "$LD_PRELOAD"; exit 7';
+    await assert.rejects(run(millrace, ['run', 'sh', '-c', script], { env, cwd: dir }), {
+      code: 7,
+      stdout: `${join(dir, 'node_modules/millrace/build/direct/libmillrace-direct.so')}\n`,
+      stderr: '',
+    });
+  });
+
   test('a program uses its modules, with types', async () => {
     writeFileSync(
       join(dir, 'user.ts'),

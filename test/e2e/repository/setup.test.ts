@@ -42,6 +42,7 @@ describe('set-up', () => {
     );
     assert.ok(existsSync(join(clone, 'build/release/millrace.node')));
     assert.ok(existsSync(join(clone, 'build/bpf/probe.bpf.o')));
+    assert.ok(existsSync(join(clone, 'build/direct/libmillrace-direct.so')));
   });
 
   test('a second run does nothing, in less than 2 s', async () => {
