@@ -2,7 +2,7 @@
 // when a program or the daemon is killed.
 
 import assert from 'node:assert/strict';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, rmdirSync, statSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { messageKinds } from '../../../src/direct/layout.ts';
@@ -135,6 +135,16 @@ describe('direct connections of a host', { concurrency: false }, () => {
     await assertPromoted(ends);
     await daemon.stop();
     assert.equal(existsSync(path), false);
+  });
+
+  test('where the daemon cannot serve programs it says so once, and runs all the same', async () => {
+    mkdirSync(path);
+    daemon = await restart();
+    const { direct, state } = await daemon.status();
+    assert.deepEqual([state, direct.programs], ['ready', 0]);
+    assert.equal(daemon.log.filter(({ msg }) => msg.includes('stay on TCP')).length, 1);
+    await daemon.stop();
+    rmdirSync(path);
   });
 });
 

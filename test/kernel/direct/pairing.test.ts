@@ -15,7 +15,7 @@ import { type Ends, tcpPair } from './tcp-pair.ts';
 
 const ringBytes = 4096;
 const pairs = 80;
-const { arena, decline, demote, hello, offer, promote, withdraw } = messageKinds;
+const { arena, decline, demote, forget, hello, offer, promote, withdraw } = messageKinds;
 
 describe('connections of two programs', () => {
   const undo = new DisposableStack();
@@ -239,6 +239,7 @@ describe('connections of two programs', () => {
     const { a, b, arenas } = await connected();
     a.close();
     assert.equal((await b.expect(demote)).connection, 2);
+    assert.equal((await b.expect(forget)).arena, arenas[0].arena);
     assert.equal(server.status.connections, 1);
     b.withdraw(2);
     await b.settle();
