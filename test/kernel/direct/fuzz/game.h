@@ -52,6 +52,7 @@ struct game {
 };
 
 // driver.c
+void start_end(struct game *game, int end);
 void start_ends(struct game *game);
 void stop_ends(struct game *game);
 void tell(struct game *game, int end, const struct order *order);
