@@ -15,7 +15,7 @@
 
 #include "world.h"
 
-enum { LIMIT_S = 20 };
+enum { LIMIT_S = 12 };
 
 static const struct row *const lists[] = {reading_rows, writing_rows, waiting_rows,
                                           making_rows,  stdio_rows,   spawning_rows};

@@ -77,6 +77,7 @@ void note(struct game *game, int end, const struct answer *answer) {
   int length = snprintf(game->log + game->log_length, room, "%c %.*s\n", 'A' + end, (int)answer->length, answer->text);
   game->log_length += (size_t)length < room ? (size_t)length : 0;
   game->calls++;
+  if (strncmp(answer->text, "LATE", 4) == 0) game->is_late = true;
 }
 
 struct answer call(struct game *game, int end, const struct order *order) {

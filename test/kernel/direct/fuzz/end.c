@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,8 +180,23 @@ static void make_call(struct end *end, const struct order *order, struct answer 
   }
 }
 
+// A program that waits for its connections as well, as most do; otherwise nothing but the next
+// order is waited for. What has hung up is not looked at any more.
+static void await_order(const struct end *end) {
+  struct pollfd list[HANDLES + 1] = {{.fd = end->orders, .events = POLLIN}};
+  for (int i = 0; i < HANDLES; i++)
+    list[i + 1] = (struct pollfd){.fd = end->handle[i]};
+  while (poll(list, HANDLES + 1, -1) >= 0 && list[0].revents == 0) {
+    for (int i = 1; i <= HANDLES; i++) {
+      if (list[i].revents != 0) list[i].fd = -1;
+    }
+  }
+}
+
 static int obey(struct end *end) {
   struct order order;
+  bool is_attentive = getenv("MILLRACE_FUZZ_ATTENTIVE") != NULL;
+  if (is_attentive) await_order(end);
   while (read(end->orders, &order, sizeof(order)) == (ssize_t)sizeof(order)) {
     struct answer answer = {0};
     await_needs(end, &order, &answer);
@@ -192,6 +208,7 @@ static int obey(struct end *end) {
       end->is_child = true;
     send_answer(end->answers, &answer);
     if (end->is_child && order.op == OP_END) _exit(0);
+    if (is_attentive) await_order(end);
   }
   return 0;
 }

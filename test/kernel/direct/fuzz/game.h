@@ -41,14 +41,16 @@ struct game {
   int handle[2][HANDLES]; // the connection of each, or -1
   bool is_cloexec[2][HANDLES];
   bool has_set[2][SETS];
-  bool is_broken;
+  bool is_broken; // an end hangs or has ended
+  bool is_late;   // something did not arrive: the rest of the sequence says nothing
   uint32_t calls;
   char *log;
   size_t log_length;
   // Of the run.
   bool has_library;
   uint32_t force_percent;
-  uint64_t promoted, demoted, refused, broken, direct_calls;
+  bool is_traced; // promotions and demotions are in the log as well
+  uint64_t promoted, demoted, refused, late, broken, direct_calls;
 };
 
 // driver.c

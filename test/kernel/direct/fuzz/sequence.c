@@ -43,6 +43,12 @@ static int64_t ask(struct game *game, int end, int connection, enum op op) {
   return hear(game, end).result;
 }
 
+static void trace(struct game *game, int end, const char *what, int connection, int64_t result) {
+  struct answer answer = {0};
+  say(&answer, "# %s(connection %d) = %d", what, connection, (int)result);
+  if (game->is_traced) note(game, end, &answer);
+}
+
 // Both ends have to ask for it at the same time.
 static void promote(struct game *game, int connection) {
   for (int end = 0; end < 2; end++) {
@@ -72,7 +78,10 @@ void force(struct game *game) {
     return;
   }
   int end = (int)(number / 3000 % 2);
-  if (one->side[end].is_open && ask(game, end, connection, OP_DEMOTE) == 1) game->demoted++;
+  if (!one->side[end].is_open) return;
+  int64_t result = ask(game, end, connection, OP_DEMOTE);
+  trace(game, end, "demote", connection, result);
+  if (result == 1) game->demoted++;
 }
 
 static void count_direct(struct game *game) {
@@ -99,7 +108,7 @@ void play(struct game *game, uint64_t seed) {
   game->force_dice = draw(&state);
   game->log_length = 0;
   game->calls = 0;
-  game->is_broken = false;
+  game->is_broken = game->is_late = false;
   memset(game->connection, 0, sizeof(game->connection));
   memset(game->handle, -1, sizeof(game->handle));
   memset(game->has_set, 0, sizeof(game->has_set));
@@ -107,12 +116,13 @@ void play(struct game *game, uint64_t seed) {
   connect_one(game, 0);
   if (chance(game, 25)) connect_one(game, 1);
   uint32_t count = 5 + pick(game, 36);
-  for (uint32_t i = 0; i < count && !game->is_broken; i++) {
+  for (uint32_t i = 0; i < count && !game->is_broken && !game->is_late; i++) {
     force(game);
     if (i % 8 == 0) count_direct(game);
     one_step(game);
   }
-  if (chance(game, 50)) take_all(game);
+  if (chance(game, 50) && !game->is_late) take_all(game);
+  if (game->is_late) game->late++;
   for (int end = 0; end < 2; end++) {
     struct order order = {.op = OP_END};
     tell(game, end, &order);
