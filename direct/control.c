@@ -7,7 +7,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/un.h>
@@ -15,7 +14,8 @@
 
 static const int64_t redial_ns = 1000000000;
 static const uint32_t smallest_ring = 4096, largest_ring = 16 << 20;
-static const char default_socket[] = "/run/millrace/direct.sock";
+static const char default_socket[] = "/run/millrace/millrace.direct";
+static struct sockaddr_un daemon_address;
 
 // Connections by the last digits of their offers.
 enum { MR_OFFERS = 1 << 16 };
@@ -48,19 +48,23 @@ static void hang_up(void) {
   mr_say("the daemon has ended; connections go on, new ones stay plain TCP until it is back");
 }
 
+// At the start: programs change their environment later.
+void mr_remember_daemon(const char *path) {
+  if (path == NULL || path[0] == 0) path = default_socket;
+  const size_t length = strlen(path);
+  if (length >= sizeof(daemon_address.sun_path)) return;
+  daemon_address.sun_family = AF_UNIX;
+  memcpy(daemon_address.sun_path, path, length + 1);
+}
+
 static bool dial(void) {
   const int64_t now = mr_now_ns();
   if (now < mr.next_dial_ns) return false;
   mr.next_dial_ns = now + redial_ns;
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  const char *path = getenv("MILLRACE_DIRECT_SOCKET");
-  if (path == NULL || path[0] == 0) path = default_socket;
-  const size_t length = strlen(path);
-  if (length >= sizeof(address.sun_path)) return false;
-  memcpy(address.sun_path, path, length + 1);
+  if (daemon_address.sun_family != AF_UNIX) return false;
   const int fd = real.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
-  if (real.connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+  if (real.connect(fd, (const struct sockaddr *)&daemon_address, sizeof(daemon_address)) != 0) {
     real.close(fd);
     static bool is_told;
     if (!is_told) mr_say("no daemon listens for direct connections here: plain TCP");

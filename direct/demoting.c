@@ -74,11 +74,17 @@ USED void mr_before_attach(void *file, int fd) {
   mr_before_descriptor(fd);
 }
 
+// The call is answered as by a kernel that does not have it.
+static __thread bool is_refused;
+
 USED void mr_before_syscall(long number, long first, long second, long third) {
   mr_ensure_resolved();
   (void)second;
   switch (number) {
   case 425: // io_uring_setup: its requests do not come by here
+    // libuv (Node) would change its epoll sets so, and does without where the kernel refuses.
+    is_refused = dlsym(NULL, "uv_loop_init") != NULL;
+    if (is_refused) break;
     mr.has_uring = true;
     mr_pin_all();
     mr_say("this program uses io_uring: plain TCP");
@@ -197,6 +203,10 @@ static long missing(void) {
 
 // Where the call goes on. A function that this libc does not have fails.
 USED void *mr_target(uint32_t number) {
+  if (is_refused) {
+    is_refused = false;
+    return (void *)missing;
+  }
   if (targets[number] == NULL) targets[number] = dlsym((void *)-1L, names[number]);
   return targets[number] == NULL ? (void *)missing : targets[number];
 }

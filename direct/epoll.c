@@ -145,9 +145,10 @@ static int wait_in(struct mr_set *set, struct epoll_event *events, int most, int
     if (count < 0) return count;
     const int kept = without_watch(events, count);
     if (kept > 0) {
-      const int more = kept < most ? take(set, events + kept, most - kept, true) : 0;
+      // No more of the rings now: a connection of these may have been promoted meanwhile, and would
+      // be told of twice.
       mr_found();
-      return kept + more;
+      return kept;
     }
     set->asked_ns = 0;
     if (count == 0 && deadline >= 0 && mr_now_ns() >= deadline) {
@@ -169,26 +170,42 @@ static struct mr_set *direct_set(int poller, const struct epoll_event *events, i
   return set == NULL || !set->has_watch || events == NULL || most <= 0 ? NULL : set;
 }
 
+// After the kernel has waited alone: a thread may have promoted a connection of the set meanwhile.
+static bool is_only_watch(int poller, struct epoll_event *events, int *count) {
+  if (*count <= 0 || mr_set_of(poller) == NULL) return false;
+  *count = without_watch(events, *count);
+  return *count == 0;
+}
+
 static int64_t deadline_of_ms(int timeout_ms) {
   return timeout_ms < 0 ? -1 : timeout_ms == 0 ? 0 : mr_now_ns() + timeout_ms * INT64_C(1000000);
 }
 
 MR_EXPORT int epoll_wait(int poller, struct epoll_event *events, int most, int timeout_ms) {
   struct mr_set *set = direct_set(poller, events, most);
-  if (set == NULL) return real.epoll_wait(poller, events, most, timeout_ms);
+  if (set == NULL) {
+    int count = real.epoll_wait(poller, events, most, timeout_ms);
+    return is_only_watch(poller, events, &count) ? epoll_wait(poller, events, most, timeout_ms) : count;
+  }
   return wait_in(set, events, most, deadline_of_ms(timeout_ms), NULL);
 }
 
 MR_EXPORT int epoll_pwait(int poller, struct epoll_event *events, int most, int timeout_ms, const sigset_t *mask) {
   struct mr_set *set = direct_set(poller, events, most);
-  if (set == NULL) return real.epoll_pwait(poller, events, most, timeout_ms, mask);
+  if (set == NULL) {
+    int count = real.epoll_pwait(poller, events, most, timeout_ms, mask);
+    return is_only_watch(poller, events, &count) ? epoll_pwait(poller, events, most, timeout_ms, mask) : count;
+  }
   return wait_in(set, events, most, deadline_of_ms(timeout_ms), mask);
 }
 
 MR_EXPORT int epoll_pwait2(int poller, struct epoll_event *events, int most, const struct timespec *timeout,
                            const sigset_t *mask) {
   struct mr_set *set = direct_set(poller, events, most);
-  if (set == NULL) return real.epoll_pwait2(poller, events, most, timeout, mask);
+  if (set == NULL) {
+    int count = real.epoll_pwait2(poller, events, most, timeout, mask);
+    return is_only_watch(poller, events, &count) ? epoll_pwait2(poller, events, most, timeout, mask) : count;
+  }
   int64_t deadline = -1;
   if (timeout != NULL) {
     const int64_t rest = timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;

@@ -173,6 +173,7 @@ void mr_disown(int fd);
 void mr_relocate(int fd); // the program wants this number for itself
 
 // control.c
+void mr_remember_daemon(const char *path);
 void mr_hear(void);        // takes the messages of the daemon
 void mr_hear_locked(void); // with the process lock
 void mr_withdraw(struct mr_connection *connection);

@@ -79,6 +79,7 @@ __attribute__((constructor)) static void start(void) {
   mr.is_off = wish != NULL && strcmp(wish, "off") == 0;
   atomic_store(&mr.pid, (int32_t)getpid());
   if (mr.is_off) return;
+  mr_remember_daemon(getenv("MILLRACE_DIRECT_SOCKET"));
   mr_table = reserve(sizeof(uintptr_t) * MR_MAX_FDS, MAP_PRIVATE);
   mr.arenas = reserve(sizeof(struct mr_arena_map) * MR_MAX_ARENAS, MAP_PRIVATE);
   mr.locals = reserve(sizeof(struct mr_local) * MR_MAX_CONNECTIONS, MAP_PRIVATE);

@@ -111,7 +111,7 @@ export const rooms: readonly Room[] = [
   room(
     'workbench/worlds',
     'lab hosts with daemons, etcd and programs in them',
-    'src/native src/system src/status src/server src/steering src/lab',
+    'src/native src/system src/status src/server src/steering src/lab src/direct src/direct/launch',
   ),
   room(
     'workbench/bench',

@@ -32,8 +32,13 @@ export class Host {
   /** The file for setns() and `nsenter --net=`. */
   readonly namespaceFile: string;
   readonly cgroup: string;
+  readonly #record: LabRecord;
+  readonly #env: NodeJS.ProcessEnv;
 
-  constructor(record: LabRecord, name: string) {
+  /** `env` is added to the environment of each program. */
+  constructor(record: LabRecord, name: string, env: NodeJS.ProcessEnv = {}) {
+    this.#record = record;
+    this.#env = env;
     const { ipv4, ipv6 } = addressesOf(hostIndexOf(record, name));
     this.name = name;
     this.labId = record.id;
@@ -42,6 +47,11 @@ export class Host {
     this.namespace = namespaceOf(record.id, name);
     this.namespaceFile = namespaceFile(this.namespace);
     this.cgroup = join(cgroupOfLab(record.id), name);
+  }
+
+  /** The same host, whose programs have these variables in addition. */
+  withEnv(env: NodeJS.ProcessEnv): Host {
+    return new Host(this.#record, this.name, { ...this.#env, ...env });
   }
 
   /**
@@ -57,12 +67,13 @@ export class Host {
     }
     // The program is looked up here, because the shell would report it only on the program's
     // standard error.
-    if (findProgram(command, (options.env ?? process.env).PATH, cwd) === null) {
+    const env = { ...(options.env ?? process.env), ...this.#env };
+    if (findProgram(command, env.PATH, cwd) === null) {
       const where = command.includes('/') ? 'no executable file there' : 'no such program in PATH';
       throw new UsageError(`run ${command} in host ${this.name}: ${where}`);
     }
     const enter = [requireTool('nsenter', 'util-linux'), `--net=${this.namespaceFile}`, '--', command, ...args];
-    return spawnInCgroup(this.cgroup, enter, options);
+    return spawnInCgroup(this.cgroup, enter, { ...options, env });
   }
 
   /** Runs a program to its end. A status other than 0 is a result, not an error. */

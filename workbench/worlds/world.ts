@@ -17,6 +17,12 @@ export interface PlainOptions {
   readonly hasPods?: boolean;
 }
 
+/** What is added to the environment of each host's programs. */
+export interface HostEnv {
+  readonly a?: NodeJS.ProcessEnv;
+  readonly b?: NodeJS.ProcessEnv;
+}
+
 export class World implements AsyncDisposable {
   readonly a: Host;
   readonly b: Host;
@@ -40,11 +46,11 @@ export class World implements AsyncDisposable {
     return new World(lab, runDir, pods);
   }
 
-  protected constructor(lab: Lab, runDir: ReturnType<typeof temporaryRunDir>, pods?: Pods) {
+  protected constructor(lab: Lab, runDir: ReturnType<typeof temporaryRunDir>, pods?: Pods, env: HostEnv = {}) {
     this.lab = lab;
     this.#runDir = runDir;
-    this.a = lab.host('a');
-    this.b = lab.host('b');
+    this.a = lab.host('a').withEnv(env.a ?? {});
+    this.b = lab.host('b').withEnv(env.b ?? {});
     this.hasPods = pods !== undefined;
     this.clientHost = pods?.a ?? this.a;
     this.serverHost = pods?.b ?? this.b;
