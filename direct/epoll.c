@@ -42,6 +42,11 @@ static int change(struct mr_set *set, struct mr_connection *connection, int oper
     mr_list_member(member);
     return 0;
   }
+  if (operation == EPOLL_CTL_ADD && atomic_load(&connection->state) == MR_DIRECT &&
+      mr_add_member(set, connection, fd, event)) {
+    mr_make_direct(mr_member_of(set, connection, fd));
+    return 0;
+  }
   const int result = real.epoll_ctl(set->fd, operation, fd, event);
   if (result != 0) return result;
   if (operation == EPOLL_CTL_DEL && member != NULL) mr_remove_member(member);
@@ -49,12 +54,7 @@ static int change(struct mr_set *set, struct mr_connection *connection, int oper
     member->events = event->events;
     member->data = event->data.u64;
   }
-  if (operation != EPOLL_CTL_ADD) return 0;
-  if (!mr_add_member(set, connection, fd, event)) {
-    atomic_store(&connection->pinned, 1);
-  } else if (atomic_load(&connection->state) == MR_DIRECT) {
-    mr_make_direct(mr_member_of(set, connection, fd));
-  }
+  if (operation == EPOLL_CTL_ADD && !mr_add_member(set, connection, fd, event)) atomic_store(&connection->pinned, 1);
   return 0;
 }
 

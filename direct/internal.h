@@ -120,6 +120,7 @@ struct mr_process {
   uint32_t conversation; // counts the daemons
   uint32_t calls;        // while the desk has not come yet
   uint32_t next_offer;
+  uint32_t offer_after;
   int64_t next_dial_ns;
   bool is_off, is_verbose, has_uring;
   bool has_watched; // some epoll set has the watcher in it

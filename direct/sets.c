@@ -84,7 +84,6 @@ struct mr_member *mr_member_of(struct mr_set *set, struct mr_connection *connect
 
 void mr_make_direct(struct mr_member *member) {
   struct mr_set *set = member->set;
-  real.epoll_ctl(set->fd, EPOLL_CTL_DEL, member->fd, NULL);
   const int32_t self = atomic_load(&mr.pid);
   if (!set->has_watch || set->watched_by != self) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = MR_WATCH_DATA};
@@ -173,8 +172,10 @@ void mr_members_ready(struct mr_connection *connection) {
 
 void mr_members_direct(struct mr_connection *connection) {
   struct mr_member *member = mr_local_of(connection)->members;
-  for (; member != NULL; member = member->next_of_connection)
+  for (; member != NULL; member = member->next_of_connection) {
+    real.epoll_ctl(member->set->fd, EPOLL_CTL_DEL, member->fd, NULL);
     mr_make_direct(member);
+  }
 }
 
 void mr_members_kernel(struct mr_connection *connection) {

@@ -80,6 +80,9 @@ __attribute__((constructor)) static void start(void) {
   atomic_store(&mr.pid, (int32_t)getpid());
   if (mr.is_off) return;
   mr_remember_daemon(getenv("MILLRACE_DIRECT_SOCKET"));
+  const char *after = getenv("MILLRACE_DIRECT_AFTER");
+  mr.offer_after =
+      after == NULL || after[0] < '0' || after[0] > '9' ? MR_OFFER_AFTER : (uint32_t)strtoul(after, NULL, 10);
   mr_table = reserve(sizeof(uintptr_t) * MR_MAX_FDS, MAP_PRIVATE);
   mr.arenas = reserve(sizeof(struct mr_arena_map) * MR_MAX_ARENAS, MAP_PRIVATE);
   mr.locals = reserve(sizeof(struct mr_local) * MR_MAX_CONNECTIONS, MAP_PRIVATE);

@@ -126,7 +126,7 @@ void mr_track(int fd, bool is_nonblocking) {
   if (connection == NULL) return;
   connection->is_nonblocking = is_nonblocking;
   connection->low_water = 1;
-  connection->offer_at = MR_OFFER_AFTER;
+  connection->offer_at = mr.offer_after;
   atomic_store(&connection->holders[0], atomic_load(&mr.pid));
   *mr_local_of(connection) = (struct mr_local){.fds = 1, .fd = fd};
   mr_set_entry(fd, MR_CONNECTION, connection);
