@@ -49,7 +49,9 @@ MR_EXPORT ssize_t read(int fd, void *buffer, size_t size) {
   struct mr_connection *connection = mr_begin(fd);
   if (connection == NULL) return real.read(fd, buffer, size);
   return end(connection, fd,
-             mr_is_direct(connection) ? receive(connection, fd, buffer, size, 0) : real.read(fd, buffer, size));
+             // Nothing is read at once, while recv waits for the first byte.
+             mr_is_direct(connection) && size > 0 ? receive(connection, fd, buffer, size, 0)
+                                                  : real.read(fd, buffer, size));
 }
 
 MR_EXPORT ssize_t recv(int fd, void *buffer, size_t size, int flags) {
@@ -74,8 +76,10 @@ MR_EXPORT ssize_t recvfrom(int fd, void *buffer, size_t size, int flags, struct 
 MR_EXPORT ssize_t readv(int fd, const struct iovec *vector, int count) {
   struct mr_connection *connection = mr_begin(fd);
   if (connection == NULL) return real.readv(fd, vector, count);
-  if (!mr_is_direct(connection) || count <= 0 || count > 1024)
-    return end(connection, fd, real.readv(fd, vector, count));
+  size_t size = 0;
+  for (int i = 0; i < count && count <= 1024; i++)
+    size += vector[i].iov_len;
+  if (!mr_is_direct(connection) || size == 0) return end(connection, fd, real.readv(fd, vector, count));
   struct msghdr message = {.msg_iov = (struct iovec *)vector, .msg_iovlen = count};
   return end(connection, fd, mr_receive(connection, fd, &message, 0));
 }
@@ -193,6 +197,25 @@ MR_EXPORT ssize_t sendfile(int fd, int file, off_t *offset, size_t count) {
   return end(connection, fd,
              mr_is_direct(connection) ? mr_send_file(connection, fd, file, offset, count)
                                       : real.sendfile(fd, file, offset, count));
+}
+
+// The kernel moves the bytes, once they are on TCP. Those of a program that has ended stay in the
+// ring and are copied.
+MR_EXPORT ssize_t splice(int in, off_t *in_offset, int out, off_t *out_offset, size_t size, unsigned int flags) {
+  mr_ensure_resolved();
+  mr_pin(out);
+  struct mr_connection *connection = mr_begin(in);
+  if (connection == NULL) return real.splice(in, in_offset, out, out_offset, size, flags);
+  mr_demote(connection, in, true);
+  if (!mr_is_direct(connection) || in_offset != NULL || out_offset != NULL)
+    return end(connection, in, real.splice(in, in_offset, out, out_offset, size, flags));
+  uint8_t bounce[4096];
+  const size_t piece = size < sizeof(bounce) ? size : sizeof(bounce);
+  const int wait = (flags & 2 /* SPLICE_F_NONBLOCK */) != 0 ? MSG_DONTWAIT : 0;
+  ssize_t result = receive(connection, in, bounce, piece, MSG_PEEK | wait);
+  if (result > 0) result = real.write(out, bounce, (size_t)result);
+  if (result > 0) receive(connection, in, bounce, (size_t)result, 0);
+  return end(connection, in, result);
 }
 
 // Other names of the same

@@ -20,6 +20,12 @@ USED void mr_before_descriptor(int fd) {
   mr_pin_set_or_connection(fd);
 }
 
+// Stdio closes the descriptor itself, so from here on the library knows nothing of it.
+USED void mr_before_stdio(int fd) {
+  mr_before_descriptor(fd);
+  if (mr_kind_of(fd) == MR_CONNECTION) mr_mistaken(fd);
+}
+
 USED void mr_before_splice(int in, void *in_offset, int out) {
   (void)in_offset;
   mr_before_descriptor(in);
@@ -62,11 +68,6 @@ USED void mr_before_clone(void) {
 USED void mr_before_unshare(int flags) {
   mr_ensure_resolved();
   if ((flags & CLONE_FILES) != 0) mr_pin_all();
-}
-
-USED void mr_before_terminal(void) {
-  for (int fd = 0; fd <= 2; fd++)
-    mr_before_descriptor(fd);
 }
 
 USED void mr_before_attach(void *file, int fd) {
@@ -149,12 +150,11 @@ USED void mr_before_syscall(long number, long first, long second, long third) {
   X(vdprintf, mr_before_descriptor)                                                                                    \
   X(__dprintf_chk, mr_before_descriptor)                                                                               \
   X(__vdprintf_chk, mr_before_descriptor)                                                                              \
-  X(fdopen, mr_before_descriptor)                                                                                      \
-  X(_IO_fdopen, mr_before_descriptor)                                                                                  \
+  X(fdopen, mr_before_stdio)                                                                                           \
+  X(_IO_fdopen, mr_before_stdio)                                                                                       \
   X(_IO_file_attach, mr_before_attach)                                                                                 \
   X(backtrace_symbols_fd, mr_before_splice)                                                                            \
   X(__backtrace_symbols_fd, mr_before_splice)                                                                          \
-  X(splice, mr_before_splice)                                                                                          \
   X(aio_read, mr_before_aio)                                                                                           \
   X(aio_read64, mr_before_aio)                                                                                         \
   X(aio_write, mr_before_aio)                                                                                          \
@@ -180,9 +180,9 @@ USED void mr_before_syscall(long number, long first, long second, long third) {
   X(clone, mr_before_clone)                                                                                            \
   X(__clone, mr_before_clone)                                                                                          \
   X(unshare, mr_before_unshare)                                                                                        \
-  X(daemon, mr_before_terminal)                                                                                        \
-  X(forkpty, mr_before_terminal)                                                                                       \
-  X(login_tty, mr_before_terminal)                                                                                     \
+  X(daemon, mr_before_clone)                                                                                           \
+  X(forkpty, mr_before_clone)                                                                                          \
+  X(login_tty, mr_before_clone)                                                                                        \
   X(syscall, mr_before_syscall)
 
 enum {

@@ -34,12 +34,15 @@ MR_EXPORT int socket(int family, int type, int protocol) {
   const int fd = real.socket(family, type, protocol);
   const bool is_tcp = (family == AF_INET || family == AF_INET6) && (type & 0xf) == SOCK_STREAM &&
                       (protocol == 0 || protocol == IPPROTO_TCP);
+  // What the table has under this number was closed by libc itself, past the library.
+  if (fd >= 0 && mr_kind_of(fd) != MR_NONE) mr_mistaken(fd);
   if (fd >= 0 && is_tcp) mr_track(fd, (type & SOCK_NONBLOCK) != 0);
   return fd;
 }
 
 static int accepted(int listener, int fd, bool is_nonblocking) {
   if (fd < 0 || mr.is_off) return fd;
+  if (mr_kind_of(fd) != MR_NONE) mr_mistaken(fd);
   bool is_tcp = mr_kind_of(listener) == MR_CONNECTION;
   if (!is_tcp) {
     const int saved = errno;
@@ -76,11 +79,19 @@ MR_EXPORT int shutdown(int fd, int how) {
   const bool is_direct = mr_is_direct(connection);
   if (is_direct && how != SHUT_RD) {
     mr_flush(connection, fd, true);
+    // Nothing can be sent again after the FIN.
+    if (mr_acquire(&connection->out_lock)) {
+      mr_seal_out(connection);
+      mr_release(&connection->out_lock);
+    }
+    mr_flush(connection, fd, true);
     // Before the FIN: who sees that looks here.
     atomic_store(&connection->out->is_shut, 1);
   }
   const int result = real.shutdown(fd, how);
   if (result == 0 && how != SHUT_RD) connection->is_shut = true;
+  // Who reads no more is told so by the kernel's own answer to what is sent there.
+  if (is_direct && how != SHUT_WR) atomic_store(&connection->in->is_gone, 1);
   if (is_direct) {
     atomic_store(&connection->kernel_news, 1);
     mr_ring(connection);

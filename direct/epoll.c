@@ -24,9 +24,23 @@ MR_EXPORT int epoll_create(int size) {
   return epoll_create1(0);
 }
 
+// As the kernel has it for EPOLLEXCLUSIVE.
+static bool is_refused(const struct mr_member *member, int operation, const struct epoll_event *event) {
+  if (operation == EPOLL_CTL_DEL) return false;
+  const uint32_t allowed = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | (uint32_t)EPOLLET | EPOLLEXCLUSIVE;
+  const bool is_exclusive = (event->events & EPOLLEXCLUSIVE) != 0;
+  if (operation == EPOLL_CTL_ADD) return is_exclusive && (event->events & ~allowed) != 0;
+  return is_exclusive || (member != NULL && (member->events & EPOLLEXCLUSIVE) != 0);
+}
+
 static int change(struct mr_set *set, struct mr_connection *connection, int operation, int fd,
                   struct epoll_event *event) {
   struct mr_member *member = mr_member_of(set, connection, fd);
+  const bool is_direct = member != NULL ? member->is_direct : atomic_load(&connection->state) == MR_DIRECT;
+  if (is_direct && is_refused(member, operation, event)) {
+    errno = EINVAL;
+    return -1;
+  }
   if (member != NULL && member->is_direct) {
     if (operation == EPOLL_CTL_DEL) {
       mr_remove_member(member);
@@ -53,6 +67,7 @@ static int change(struct mr_set *set, struct mr_connection *connection, int oper
   if (operation == EPOLL_CTL_MOD && member != NULL) {
     member->events = event->events;
     member->data = event->data.u64;
+    member->is_disabled = false;
   }
   if (operation == EPOLL_CTL_ADD && !mr_add_member(set, connection, fd, event)) atomic_store(&connection->pinned, 1);
   return 0;

@@ -19,6 +19,16 @@ void mr_broken(struct mr_connection *connection) {
 
 // Reading
 
+// The reader decides the end of the ring: what it has not read comes again by TCP.
+static bool take_back(struct mr_connection *connection) {
+  const uint64_t position = connection->in_mode == MR_RING ? connection->in_position : connection->in_from;
+  uint64_t none = 0;
+  if (!atomic_compare_exchange_strong(&connection->in->until, &none, (position + 1) | MR_TAKEN_BACK)) return false;
+  connection->in_mode = MR_TCP_ONLY;
+  mr_ring(connection);
+  return true;
+}
+
 void mr_advance_in(struct mr_connection *connection) {
   struct mr_flow *flow = connection->in;
   if (connection->in_mode == MR_TCP) {
@@ -40,6 +50,10 @@ void mr_advance_in(struct mr_connection *connection) {
   }
   if (connection->in_mode == MR_TCP_LAST && connection->in_position == connection->in_from)
     connection->in_mode = MR_RING;
+  if (connection->in_mode == MR_TCP || connection->in_mode == MR_TCP_ONLY) return;
+  if (unlikely(atomic_load_explicit(&flow->wants_back, memory_order_acquire) != 0)) {
+    if (atomic_load(&connection->has_peer_ended) == 0 && take_back(connection)) return;
+  }
   if (connection->in_mode != MR_RING) return;
   // Acquire: its partner is mr_stop_out. The bytes after it are on TCP, those before in the ring.
   const uint64_t until = atomic_load_explicit(&flow->until, memory_order_acquire);
@@ -88,15 +102,8 @@ bool mr_stop_in(struct mr_connection *connection) {
   if (connection->in_mode == MR_TCP && atomic_compare_exchange_strong(&flow->from, &none, MR_RETRACTED | 1))
     connection->in_mode = MR_TCP_ONLY;
   mr_advance_in(connection);
-  if (connection->in_mode == MR_TCP_LAST || connection->in_mode == MR_RING) {
-    const uint64_t position = connection->in_mode == MR_RING ? connection->in_position : connection->in_from;
-    none = 0;
-    if (atomic_compare_exchange_strong(&flow->until, &none, (position + 1) | MR_TAKEN_BACK)) {
-      connection->in_mode = MR_TCP_ONLY;
-    } else {
-      mr_advance_in(connection);
-    }
-  }
+  const bool is_ring = connection->in_mode == MR_TCP_LAST || connection->in_mode == MR_RING;
+  if (is_ring && !take_back(connection)) mr_advance_in(connection);
   return connection->in_mode == MR_TCP_ONLY;
 }
 
@@ -199,4 +206,15 @@ void mr_stop_out(struct mr_connection *connection) {
       connection->out_mode = MR_TCP_ONLY;
   }
   mr_advance_out(connection);
+}
+
+// Before the writer leaves: the end of the ring is decided, and nothing can be taken back any more.
+void mr_seal_out(struct mr_connection *connection) {
+  mr_advance_out(connection);
+  uint64_t none = 0;
+  if (connection->out_mode == MR_RING)
+    atomic_compare_exchange_strong(&connection->out->until, &none, connection->out_position + 1);
+  const uint64_t until = atomic_load(&connection->out->until);
+  // The reader was first: what it wants goes by TCP now.
+  if (connection->out_mode == MR_RING && (until & MR_TAKEN_BACK) != 0) mr_advance_out(connection);
 }

@@ -12,9 +12,10 @@ MR_EXPORT int millrace_direct_state(int fd) {
   return state;
 }
 
-// Offers at once, and waits for up to two seconds until the other end has been offered as well.
+// Offers at once, and waits for up to a quarter of a second until the other end has been offered as
+// well.
 MR_EXPORT int millrace_direct_promote(int fd) {
-  const int64_t deadline = mr_now_ns() + INT64_C(2000000000);
+  const int64_t deadline = mr_now_ns() + INT64_C(250000000);
   for (;;) {
     struct mr_connection *connection = mr_begin(fd);
     if (connection == NULL) return 0;

@@ -100,6 +100,7 @@ struct mr_connection {
   _Atomic uint32_t kernel_news; // the socket may have something to say
   _Atomic uint32_t is_broken;   // the other party broke the protocol
   _Atomic uint32_t has_peer_ended;
+  int pending_error; // the kernel has told it, the program does not know yet
   bool is_reset_told;
 };
 
@@ -164,6 +165,7 @@ void mr_leave(struct mr_connection *connection);
 void mr_track(int fd, bool is_nonblocking);
 void mr_untrack(int fd); // before the descriptor is closed
 void mr_alias(int fd, int copy);
+void mr_mistaken(int fd); // it was closed past the library
 bool mr_is_shared(struct mr_connection *connection);
 void mr_table_forking(void);
 void mr_table_forked(void);
@@ -199,6 +201,7 @@ void mr_depart(struct mr_connection *connection, int fd);
 void mr_pin(int fd);         // demotes, and never offers again
 void mr_pin_inherited(void); // all that an exec would keep
 void mr_pin_all(void);
+void mr_leave_slot_of(struct mr_connection *connection);
 
 // flow.c
 void mr_advance_in(struct mr_connection *connection);  // with in_lock
@@ -212,6 +215,7 @@ uint8_t *mr_put_begin(struct mr_connection *connection, size_t *size);
 void mr_put_end(struct mr_connection *connection, size_t size);
 bool mr_stop_in(struct mr_connection *connection);
 void mr_stop_out(struct mr_connection *connection);
+void mr_seal_out(struct mr_connection *connection);
 void mr_broken(struct mr_connection *connection);
 
 // doorbell.c

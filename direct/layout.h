@@ -63,6 +63,8 @@ struct mr_flow {
   _Atomic uint64_t until;                // bytes from here on are on TCP again
   _Atomic uint32_t wants_room;           // the writer waits for room
   _Atomic uint32_t is_shut;              // the writer sends no more, but may still read
+  // the writer demotes: the reader takes back what it has not read
+  _Atomic uint32_t wants_back;
   // Written by the reader.
   _Alignas(64) _Atomic uint64_t read; // the position after the last byte that was taken
   _Atomic uint32_t looks;             // 1: the reader looks into the ring, so `from` may be set

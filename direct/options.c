@@ -19,6 +19,8 @@ static uint64_t unread(struct mr_connection *connection) {
   if (!mr_acquire(&connection->in_lock)) return 0;
   mr_advance_in(connection);
   if (connection->in_mode == MR_RING) count = mr_readable(connection);
+  if (connection->in_mode == MR_TCP_LAST)
+    count = atomic_load_explicit(&connection->in->written, memory_order_acquire) - connection->in_from;
   mr_release(&connection->in_lock);
   return count;
 }
@@ -50,7 +52,9 @@ MR_EXPORT int ioctl(int fd, unsigned long request, ...) {
   if (result == 0 && request == FIONBIO) connection->is_nonblocking = *(const int *)argument != 0;
   if (result == 0 && mr_is_direct(connection) && (request == FIONREAD || request == SIOCOUTQ)) {
     int *count = argument;
-    *count += (int)(request == FIONREAD ? unread(connection) : unsent(connection));
+    const uint64_t most = (uint64_t)connection->ring_mask + 1;
+    const uint64_t more = request == FIONREAD ? unread(connection) : unsent(connection);
+    *count += (int)(more < most ? more : most);
     mr_settle(connection, fd);
   }
   mr_leave(connection);

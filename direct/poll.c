@@ -34,7 +34,7 @@ static bool has_direct(struct pollfd *fds, nfds_t count) {
 }
 
 // What direct connections have now. The others are left in `others`, those that are not are out.
-static int ask_direct(struct pollfd *fds, nfds_t count, struct pollfd *others) {
+static int ask_direct(struct pollfd *fds, nfds_t count, struct pollfd *others, bool with_kernel) {
   int ready = 0;
   for (nfds_t i = 0; i < count; i++) {
     others[i] = fds[i];
@@ -43,6 +43,7 @@ static int ask_direct(struct pollfd *fds, nfds_t count, struct pollfd *others) {
     if (connection == NULL) continue;
     if (atomic_load(&connection->state) == MR_DIRECT) {
       others[i].fd = -1;
+      if (with_kernel) atomic_store(&connection->kernel_news, 1);
       const uint32_t got = mr_events(connection, fds[i].fd, (uint16_t)fds[i].events);
       mr_settle(connection, fds[i].fd);
       fds[i].revents = (short)(got & ((uint16_t)fds[i].events | ALWAYS));
@@ -87,12 +88,11 @@ static int wait_for(struct pollfd *fds, nfds_t count, int64_t deadline, const si
   struct pollfd others[count + 1];
   int64_t asked = 0;
   for (;;) {
-    int ready = ask_direct(fds, count, others);
     const int64_t now = mr_now_ns();
-    if (ready > 0 || deadline == 0 || now - asked >= kernel_every_ns) {
-      ready += ask_others(fds, count, others);
-      asked = now;
-    }
+    const bool is_due = now - asked >= kernel_every_ns;
+    int ready = ask_direct(fds, count, others, is_due);
+    if (is_due || ready > 0 || deadline == 0) ready += ask_others(fds, count, others);
+    if (is_due) asked = now;
     if (ready > 0 || deadline == 0) {
       mr_found();
       return ready;
@@ -103,7 +103,7 @@ static int wait_for(struct pollfd *fds, nfds_t count, int64_t deadline, const si
     }
     const int alarm = mr_borrow_alarm();
     mr_falling_asleep();
-    ready = ask_direct(fds, count, others);
+    ready = ask_direct(fds, count, others, false);
     int result = 0;
     if (ready == 0) {
       add_sockets(fds, count, others);

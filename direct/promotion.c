@@ -96,6 +96,7 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
   connection->in_mode = MR_TCP;
   connection->out_mode = MR_TCP;
   connection->is_reset_told = false;
+  connection->pending_error = 0;
   atomic_store(&connection->has_peer_ended, 0);
   atomic_store(&connection->is_broken, 0);
   atomic_store(&connection->kernel_news, 1);
@@ -121,7 +122,8 @@ static void become_plain(struct mr_connection *connection, int fd) {
 }
 
 static bool is_through(struct mr_connection *connection) {
-  return connection->in_mode == MR_TCP_ONLY && connection->out_mode == MR_TCP_ONLY;
+  // The kernel tells an error once, so it is kept until the program knows.
+  return connection->in_mode == MR_TCP_ONLY && connection->out_mode == MR_TCP_ONLY && connection->pending_error == 0;
 }
 
 void mr_settle(struct mr_connection *connection, int fd) {
@@ -135,10 +137,55 @@ void mr_settle(struct mr_connection *connection, int fd) {
   errno = saved;
 }
 
-static void stop_in(struct mr_connection *connection) {
-  if (!mr_acquire(&connection->in_lock)) return;
-  mr_stop_in(connection);
+// How many bytes that have come already are asked for again, on TCP.
+static uint64_t stop_in(struct mr_connection *connection, int fd) {
+  uint64_t back = 0;
+  mr_check_peer(connection, fd);
+  if (!mr_acquire(&connection->in_lock)) return 0;
+  mr_advance_in(connection);
+  // Who has ended sends nothing again. What it has written is in the ring, and is read from there.
+  if (atomic_load(&connection->has_peer_ended) != 0 && connection->in_mode != MR_TCP) {
+    mr_release(&connection->in_lock);
+    return 0;
+  }
+  const uint64_t written = atomic_load(&connection->in->written);
+  if (connection->in_mode == MR_RING) back = mr_readable(connection);
+  if (connection->in_mode == MR_TCP_LAST && written > connection->in_from) back = written - connection->in_from;
+  if (!mr_stop_in(connection)) back = 0;
   mr_release(&connection->in_lock);
+  return back;
+}
+
+// Bytes that the other program has not read yet go by TCP, if it takes them back: it does at its
+// next call, or when it waits for anything. If it does neither, it finds them in the ring later.
+static void ask_back(struct mr_connection *connection) {
+  const int64_t deadline = mr_now_ns() + INT64_C(200000000);
+  struct mr_flow *flow = connection->out;
+  if (connection->out_mode != MR_RING || atomic_load(&flow->read) == connection->out_position) return;
+  if (atomic_load(&flow->is_gone) != 0 || atomic_load(&connection->has_peer_ended) != 0) return;
+  atomic_store(&flow->wants_back, 1);
+  mr_ring(connection);
+  while (atomic_load(&flow->until) == 0 && atomic_load(&flow->read) != connection->out_position &&
+         atomic_load(&flow->is_gone) == 0 && mr_now_ns() < deadline) {
+    const struct timespec nap = {.tv_nsec = 20000};
+    nanosleep(&nap, NULL);
+  }
+}
+
+// Who demotes finds on TCP what it could have read from the ring: the other program sends it when
+// it makes its next call, or waits for anything. If it does neither, the bytes come later.
+static void await_back(struct mr_connection *connection, int fd, uint64_t back) {
+  const int64_t deadline = mr_now_ns() + INT64_C(200000000);
+  int unread = 0;
+  if (back == 0) return;
+  mr_ring(connection);
+  const uint64_t most = (uint64_t)connection->ring_mask + 1;
+  if (back > most) back = most;
+  while (real.ioctl(fd, FIONREAD, &unread) == 0 && (uint64_t)unread < back && mr_now_ns() < deadline) {
+    struct pollfd socket = {.fd = fd, .events = unread == 0 ? POLLIN : POLLRDHUP};
+    real.poll(&socket, 1, 1);
+    if ((socket.revents & (POLLHUP | POLLERR | POLLRDHUP)) != 0) break;
+  }
 }
 
 static void stop_out(struct mr_connection *connection) {
@@ -167,9 +214,11 @@ void mr_demote(struct mr_connection *connection, int fd, bool is_for_good) {
   const int saved = errno;
   if (is_for_good) atomic_store(&connection->pinned, 1);
   if (atomic_load(&connection->state) == MR_DIRECT) {
-    stop_in(connection);
+    const uint64_t back = stop_in(connection, fd);
+    ask_back(connection);
     stop_out(connection);
     mr_flush(connection, fd, true);
+    await_back(connection, fd, back);
     mr_settle(connection, fd);
   } else if (is_for_good && atomic_load(&connection->state) == MR_OFFERED && mr_acquire(&mr.lock)) {
     mr_demote_locked(connection, fd);
@@ -203,12 +252,31 @@ void mr_pin_all(void) {
   pin_where(true);
 }
 
+// The connection has ended without the library.
+void mr_leave_slot_of(struct mr_connection *connection) {
+  if (atomic_load(&connection->state) == MR_PLAIN || !mr_acquire(&mr.lock)) return;
+  if (atomic_load(&connection->state) == MR_DIRECT) {
+    atomic_store(&connection->in->is_gone, 1);
+    mr_ring(connection);
+    atomic_fetch_sub(&mr.direct_count, 1);
+  }
+  leave_slot(connection, atomic_load(&connection->users) <= 1);
+  atomic_store(&connection->state, MR_PLAIN);
+  mr_release(&mr.lock);
+}
+
 // Before the last descriptor of this process is closed.
 void mr_depart(struct mr_connection *connection, int fd) {
   const int saved = errno;
   const uint32_t state = atomic_load(&connection->state);
   if (state == MR_PLAIN || mr_is_shared(connection)) return;
   if (state == MR_DIRECT) {
+    mr_flush(connection, fd, true);
+    // Nobody will be here to send again what the other end wants back.
+    if (mr_acquire(&connection->out_lock)) {
+      mr_seal_out(connection);
+      mr_release(&connection->out_lock);
+    }
     mr_flush(connection, fd, true);
     bool is_unread = false;
     if (mr_acquire(&connection->in_lock)) {

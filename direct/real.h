@@ -26,6 +26,7 @@
   X(sendmmsg, int, (int, struct mmsghdr *, unsigned int, int))                                                         \
   X(recvmmsg, int, (int, struct mmsghdr *, unsigned int, int, struct timespec *))                                      \
   X(sendfile, ssize_t, (int, int, off_t *, size_t))                                                                    \
+  X(splice, ssize_t, (int, off_t *, int, off_t *, size_t, unsigned int))                                               \
   X(socket, int, (int, int, int))                                                                                      \
   X(connect, int, (int, const struct sockaddr *, socklen_t))                                                           \
   X(accept, int, (int, struct sockaddr *, socklen_t *))                                                                \

@@ -2,8 +2,12 @@
 #include "sets.h"
 #include "real.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { MR_CHUNK_BYTES = 1 << 20 };
 
@@ -170,9 +174,51 @@ void mr_members_ready(struct mr_connection *connection) {
     if (member->is_direct) mr_list_member(member);
 }
 
+static bool is_shot_line(const char *line, int fd) {
+  if (strncmp(line, "tfd:", 4) != 0) return false;
+  char *rest;
+  if (strtol(line + 4, &rest, 10) != fd) return false;
+  const char *events = strstr(rest, "events:");
+  if (events == NULL) return false;
+  // The kernel keeps EPOLLERR and EPOLLHUP in all that are armed.
+  return (strtoul(events + 7, NULL, 16) & (EPOLLERR | EPOLLHUP)) == 0;
+}
+
+// Whether the kernel has told of a one-shot member already; only it knows.
+static bool is_shot(int poller, int fd) {
+  char path[] = "/proc/self/fdinfo/0000000000";
+  char *digit = path + sizeof(path) - 1;
+  for (int rest = poller, i = 0; i < 10; i++, rest /= 10)
+    *--digit = (char)('0' + rest % 10);
+  while (digit[0] == '0' && digit[1] != 0)
+    digit++;
+  memmove(path + 18, digit, strlen(digit) + 1);
+  const int file = (int)real.syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  char line[256];
+  size_t length = 0;
+  bool is_found = false;
+  char bytes[1024];
+  for (ssize_t got; !is_found && (got = real.read(file, bytes, sizeof(bytes))) > 0;) {
+    for (ssize_t i = 0; i < got && !is_found; i++) {
+      if (bytes[i] != '\n') {
+        if (length < sizeof(line) - 1) line[length++] = bytes[i];
+        continue;
+      }
+      line[length] = 0;
+      length = 0;
+      is_found = is_shot_line(line, fd);
+    }
+  }
+  real.close(file);
+  return is_found;
+}
+
 void mr_members_direct(struct mr_connection *connection) {
   struct mr_member *member = mr_local_of(connection)->members;
   for (; member != NULL; member = member->next_of_connection) {
+    if ((member->events & EPOLLONESHOT) != 0)
+      member->is_disabled = member->is_disabled || is_shot(member->set->fd, member->fd);
     real.epoll_ctl(member->set->fd, EPOLL_CTL_DEL, member->fd, NULL);
     mr_make_direct(member);
   }

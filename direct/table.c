@@ -121,7 +121,6 @@ static struct mr_connection *take_one(void) {
 
 void mr_track(int fd, bool is_nonblocking) {
   if (mr.is_off || (uint32_t)fd >= mr.table_size) return;
-  if (mr_kind_of(fd) != MR_NONE) mr_untrack(fd); // it was closed behind our back
   struct mr_connection *connection = take_one();
   if (connection == NULL) return;
   connection->is_nonblocking = is_nonblocking;
@@ -226,4 +225,26 @@ void mr_relocate(int fd) {
   }
   mr_release(&mr.lock);
   mr_renumber_alarm(fd, moved);
+}
+
+// The number does not stand for what the table says any more. Nothing is done to the socket that it
+// stands for now.
+void mr_mistaken(int fd) {
+  struct mr_connection *connection = mr_enter(fd);
+  if (connection == NULL) {
+    mr_set_entry(fd, MR_NONE, NULL);
+    return;
+  }
+  struct mr_local *local = mr_local_of(connection);
+  const bool is_last = local->fds <= 1;
+  mr_members_closed(connection, is_last ? -1 : fd);
+  mr_set_entry(fd, MR_NONE, NULL);
+  local->fds = is_last ? 0 : local->fds - 1;
+  if (is_last) {
+    mr_leave_slot_of(connection);
+    const bool is_shared = mr_is_shared(connection);
+    remove_holder(connection);
+    if (!is_shared) atomic_store_explicit(&connection->closed, 1, memory_order_release);
+  }
+  mr_leave(connection);
 }

@@ -59,6 +59,11 @@ enum { TAKEN, NOTHING, ENDED, FAILED };
 // The ring is empty: whether the socket has an end or an error. With in_lock.
 static int ask_socket(struct mr_connection *connection, int fd, int *error) {
   char byte;
+  if (connection->pending_error != 0) {
+    *error = connection->pending_error;
+    connection->pending_error = 0;
+    return FAILED;
+  }
   atomic_store(&connection->kernel_news, 0);
   const ssize_t got = real.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return NOTHING;
@@ -116,6 +121,30 @@ static ssize_t take_socket(struct mr_connection *connection, int fd, struct msgh
   return got;
 }
 
+// MSG_PEEK over the end of the ring, or of what is on TCP before it.
+static ssize_t peek_beyond(struct mr_connection *connection, int fd, const struct msghdr *message, size_t done,
+                           int flags) {
+  const uint64_t until = atomic_load_explicit(&connection->in->until, memory_order_acquire);
+  if (until == 0 || (until & MR_POSITION) - 1 != connection->in_position + done) return 0;
+  struct iovec pieces[PIECES];
+  struct msghdr part = {.msg_iov = pieces, .msg_iovlen = rest_of(message, done, UINT64_MAX, pieces)};
+  if (part.msg_iovlen == 0) return 0;
+  const ssize_t got = real.recvmsg(fd, &part, MSG_PEEK | MSG_DONTWAIT | (flags & MSG_TRUNC));
+  return got > 0 ? got : 0;
+}
+
+static ssize_t peek_ring(struct mr_connection *connection, const struct msghdr *message, size_t done, int flags) {
+  if (connection->in_position + done != connection->in_from) return 0;
+  struct iovec pieces[PIECES];
+  const int count = rest_of(message, done, UINT64_MAX, pieces);
+  size_t taken = 0;
+  for (int i = 0; i < count; i++) {
+    uint8_t *to = (flags & MSG_TRUNC) != 0 ? NULL : pieces[i].iov_base;
+    taken += mr_take(connection, to, pieces[i].iov_len, done + taken);
+  }
+  return (ssize_t)taken;
+}
+
 ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *message, int flags) {
   const size_t total = total_of(message);
   const bool is_waiting = !connection->is_nonblocking && (flags & MSG_DONTWAIT) == 0;
@@ -128,7 +157,6 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
   message->msg_namelen = 0;
   message->msg_flags = 0;
   message->msg_controllen = 0;
-  if (total == 0) return 0;
   for (;;) {
     if (!mr_acquire(&connection->in_lock)) return failed(done, is_waiting ? EINTR : EAGAIN);
     if (atomic_load(&connection->is_broken) != 0) {
@@ -138,27 +166,47 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
     mr_advance_in(connection);
     int error = EAGAIN, outcome = NOTHING;
     ssize_t got;
-    if (connection->in_mode == MR_RING) {
+    const uint32_t mode = connection->in_mode;
+    if (mode == MR_RING) {
       got = take_ring(connection, message, is_peek ? 0 : done, flags);
-      if (got > 0) {
+      if (got > 0 || (total == 0 && mr_readable(connection) > 0)) {
         outcome = TAKEN;
       } else if (!is_waiting || atomic_load(&connection->kernel_news) != 0) {
         outcome = ask_socket(connection, fd, &error);
       }
+      if (got > 0 && is_peek) got += peek_beyond(connection, fd, message, (size_t)got, flags);
+    } else if (connection->pending_error != 0) {
+      got = 0;
+      outcome = FAILED;
+      error = connection->pending_error;
+      connection->pending_error = 0;
     } else {
       message->msg_controllen = control_bytes;
       got = take_socket(connection, fd, message, is_peek ? 0 : done, flags);
       outcome = got > 0 ? TAKEN : got == 0 ? ENDED : errno == EAGAIN ? NOTHING : FAILED;
       error = errno;
+      if (got < 0) message->msg_controllen = 0;
+      if (got > 0 && is_peek && mode == MR_TCP_LAST) got += peek_ring(connection, message, (size_t)got, flags);
     }
+    // What follows is elsewhere, and may have come as well: the kernel would give it, too.
+    mr_advance_in(connection);
+    const bool is_boundary = outcome == TAKEN && connection->in_mode != mode && !is_peek;
+    if (outcome == FAILED && done > 0 && error != EINTR) connection->pending_error = error;
     mr_release(&connection->in_lock);
     mr_settle(connection, fd);
     if (got > 0) done = is_peek ? (size_t)got : done + (size_t)got;
     if (outcome == ENDED) return (ssize_t)done;
     if (outcome == FAILED) return failed(done, error);
-    if (done >= wanted && done > 0) return (ssize_t)done;
+    const bool is_full = total == 0 ? outcome == TAKEN : done == total;
+    if (is_full || (done >= wanted && done > 0 && !is_boundary)) return (ssize_t)done;
     if (outcome == TAKEN && !is_peek) continue;
-    if (!is_waiting) return failed(done, EAGAIN);
+    if (!is_waiting || (done >= wanted && done > 0)) return failed(done, EAGAIN);
+    if (is_peek && done > 0) {
+      // Too few, and they stay: a wait for more would see these. No more come after the end.
+      struct pollfd socket = {.fd = fd, .events = POLLRDHUP};
+      if (real.poll(&socket, 1, 1) > 0 || (deadline != 0 && mr_now_ns() >= deadline)) return (ssize_t)done;
+      continue;
+    }
     const int waited = mr_wait(connection, fd, POLLIN, deadline);
     if (waited == 0) return failed(done, EAGAIN);
     if (waited > 0 || (deadline == 0 && done == 0 && mr_restarts())) continue;
@@ -182,7 +230,10 @@ bool mr_flush(struct mr_connection *connection, int fd, bool is_waiting) {
           real.send(fd, connection->out_ring + offset, left < rest ? (size_t)left : rest, MSG_DONTWAIT | MSG_NOSIGNAL);
       if (sent > 0) connection->flush_position += (uint64_t)sent;
       // Who cannot be reached any more gets nothing, as from TCP.
-      if (sent < 0 && errno != EAGAIN && errno != EINTR) connection->flush_position = connection->out_position;
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+        connection->flush_position = connection->out_position;
+        if (errno != EPIPE) connection->pending_error = errno;
+      }
     }
     mr_advance_out(connection);
     const bool is_done = connection->out_mode != MR_FLUSH;

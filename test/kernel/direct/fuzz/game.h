@@ -49,7 +49,8 @@ struct game {
   // Of the run.
   bool has_library;
   uint32_t force_percent;
-  bool is_traced; // promotions and demotions are in the log as well
+  bool is_emulated; // only calls that leave a direct connection direct and open
+  bool is_traced;   // promotions and demotions are in the log as well
   uint64_t promoted, demoted, refused, late, broken, direct_calls;
 };
 

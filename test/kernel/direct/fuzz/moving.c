@@ -37,6 +37,7 @@ bool step_write(struct game *game) {
   struct order order = order_at(game, end, handle, OP_WRITE);
   order.length = some_length(game);
   order.by = pick(game, BY_MORE + 1);
+  if (game->is_emulated && (order.by == BY_SPLICE || order.by == BY_STDIO)) order.by = BY_READ;
   order.other = (uint32_t)(draw(&game->dice) >> 40);
   order.place = some_place(game);
   if (has_flags(order.by) && chance(game, 30)) order.flags |= MSG_NOSIGNAL;
@@ -77,6 +78,7 @@ static void choose_read(struct game *game, struct order *order) {
   static const uint8_t ways[] = {BY_READ,    BY_READ,     BY_VECTOR, BY_SEND,  BY_SEND, BY_ADDRESS,
                                  BY_MESSAGE, BY_MESSAGES, BY_SPLICE, BY_STDIO, BY_SEND, BY_MESSAGE};
   order->by = ways[pick(game, sizeof(ways))];
+  if (game->is_emulated && (order->by == BY_SPLICE || order->by == BY_STDIO)) order->by = BY_READ;
   order->length = some_length(game);
   order->other = (uint32_t)(draw(&game->dice) >> 40);
   order->place = some_place(game);

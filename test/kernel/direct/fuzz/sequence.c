@@ -89,6 +89,11 @@ static void count_direct(struct game *game) {
   if (game->has_library && handle >= 0 && ask(game, 0, 0, OP_STATE) == 2) game->direct_calls++;
 }
 
+// Those that end a connection or give it to somebody else.
+static bool is_left_out(bool (*step)(struct game *)) {
+  return step == step_exec || step == step_take_over || step == step_close || step == step_shutdown;
+}
+
 static void one_step(struct game *game) {
   uint32_t total = 0;
   for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
@@ -98,6 +103,7 @@ static void one_step(struct game *game) {
     size_t chosen = 0;
     while (number >= steps[chosen].weight)
       number -= steps[chosen++].weight;
+    if (game->is_emulated && is_left_out(steps[chosen].step)) continue;
     if (steps[chosen].step(game)) return;
   }
 }
