@@ -90,8 +90,9 @@ MR_EXPORT int shutdown(int fd, int how) {
   }
   const int result = real.shutdown(fd, how);
   if (result == 0 && how != SHUT_RD) connection->is_shut = true;
-  // Who reads no more is told so by the kernel's own answer to what is sent there.
-  if (is_direct && how != SHUT_WR) atomic_store(&connection->in->is_gone, 1);
+  // Who sends to an end that is shut both ways has the kernel's own answer. After SHUT_RD alone
+  // Linux still delivers.
+  if (is_direct && how == SHUT_RDWR) atomic_store(&connection->in->is_gone, 1);
   if (is_direct) {
     atomic_store(&connection->kernel_news, 1);
     mr_ring(connection);

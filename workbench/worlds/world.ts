@@ -77,6 +77,29 @@ export class World implements AsyncDisposable {
   }
 
   /**
+   * The same of several ports, in both families where the server has both. Each is waited for:
+   * listeners that were opened one after the other may be announced in another order.
+   */
+  async listeningAll(ports: readonly number[]): Promise<void> {
+    const { ipv4, ipv6 } = this.serverHost;
+    const expected: string[] = [];
+    await eventually(`somebody listens on ports ${ports.join(', ')} of ${this.b.name}`, async () => {
+      const [own4, own6] = await Promise.all(
+        ['tcp', 'tcp6'].map(async (name) => (await this.serverHost.run('cat', [`/proc/self/net/${name}`])).stdout),
+      );
+      if (own4 === undefined || own6 === undefined) return false;
+      expected.length = 0;
+      for (const port of ports) {
+        if (!isListening(own4 + own6, port)) return false;
+        expected.push(`${ipv4}:${port}`);
+        if (isListening(own6, port, UNSPECIFIED)) expected.push(`[${ipv6}]:${port}`);
+      }
+      return true;
+    });
+    for (const there of expected) await eventually(`${there} is announced to host a`, () => this.isAnnounced(there));
+  }
+
+  /**
    * The same of a server that has closed its listener and opened it again, where host a may still
    * know of the first one. News come in order: when a later listener is known, all before it is.
    */
@@ -101,8 +124,11 @@ export class World implements AsyncDisposable {
   }
 }
 
+/** As the kernel's table of IPv6 sockets has it. */
+const UNSPECIFIED = '0'.repeat(32);
+
 /** State 0A is LISTEN; see proc_net_tcp in the kernel's documentation. */
-function isListening(table: string, port: number): boolean {
+function isListening(table: string, port: number, address = ''): boolean {
   const hex = port.toString(16).toUpperCase().padStart(4, '0');
-  return new RegExp(`:${hex} [0-9A-F]+:0000 0A `).test(table);
+  return new RegExp(`${address}:${hex} [0-9A-F]+:0000 0A `).test(table);
 }

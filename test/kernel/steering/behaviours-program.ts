@@ -40,6 +40,10 @@ export class BehavioursProgram {
     });
   }
 
+  portsOf(names: readonly string[] = this.list.map(({ name }) => name)): readonly number[] {
+    return this.list.filter(({ name }) => names.includes(name)).map(({ port }) => port);
+  }
+
   async serve(host: Host): Promise<RunningProgram> {
     const server = RunningProgram.start(host, this.file, ['server'], { endWith: 'SIGKILL' });
     await server.line(/^ready$/);

@@ -32,9 +32,10 @@ export const programs: readonly Program[] = [
 async function tryStatic(world: World): Promise<unknown> {
   const program = new BehavioursProgram('static');
   await using server = await program.serve(world.b);
-  await world.listening(7303);
+  const names = ['bulk', 'half-close', 'epoll-edge'];
+  await world.listeningAll(program.portsOf(names));
   const results = [];
-  for (const name of ['bulk', 'half-close', 'epoll-edge']) {
+  for (const name of names) {
     for (const address of [world.b.ipv4, world.b.ipv6]) {
       const { client, server: told } = await program.observe(name, world.a, server, address);
       results.push({ name, client, told });
