@@ -15,7 +15,8 @@ static const int64_t kernel_every_ns = 50000;
 
 static bool is_direct(int fd) {
   const struct mr_connection *connection = mr_entry(fd, MR_CONNECTION);
-  return connection != NULL && atomic_load_explicit(&connection->state, memory_order_acquire) == MR_DIRECT;
+  const uint32_t state = connection == NULL ? MR_PLAIN : atomic_load(&connection->state);
+  return state == MR_DIRECT || state == MR_PROMOTING;
 }
 
 // Whether any of them has to be waited for here. A set of epoll with direct connections goes back
@@ -31,6 +32,23 @@ static bool has_direct(struct pollfd *fds, nfds_t count) {
     is_found = is_found || is_direct(fds[i].fd);
   }
   return is_found;
+}
+
+// The kernel is about to wait for these alone. A connection among them that another thread promoted
+// meanwhile would not wake it, so none is promoted until it is done. Sequentially consistent, with
+// mr_promote: there the state is set before this is looked at.
+static bool begin_kernel_wait(struct pollfd *fds, nfds_t count) {
+  if (likely(mr.control < 0)) return false;
+  for (nfds_t i = 0; i < count; i++) {
+    if (mr_kind_of(fds[i].fd) != MR_CONNECTION) continue;
+    atomic_fetch_add(&mr.kernel_waits, 1);
+    return true;
+  }
+  return false;
+}
+
+static void end_kernel_wait(bool is_counted) {
+  if (is_counted) atomic_fetch_sub(&mr.kernel_waits, 1);
 }
 
 // What direct connections have now. The others are left in `others`, those that are not are out.
@@ -140,14 +158,28 @@ static void pin_these(const struct pollfd *fds, nfds_t count) {
 }
 
 MR_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
-  if (fds == NULL || !has_direct(fds, count)) return real.ppoll(fds, count, timeout, mask);
+  const bool is_counted = fds != NULL && begin_kernel_wait(fds, count);
+  if (fds == NULL || !has_direct(fds, count)) {
+    mr_ensure_resolved();
+    const int result = real.ppoll(fds, count, timeout, mask);
+    end_kernel_wait(is_counted);
+    return result;
+  }
+  end_kernel_wait(is_counted);
   if (count <= MOST_FDS) return wait_for(fds, count, deadline_of(timeout), mask);
   pin_these(fds, count);
   return real.ppoll(fds, count, timeout, mask);
 }
 
 MR_EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
-  if (fds == NULL || !has_direct(fds, count)) return real.poll(fds, count, timeout_ms);
+  const bool is_counted = fds != NULL && begin_kernel_wait(fds, count);
+  if (fds == NULL || !has_direct(fds, count)) {
+    mr_ensure_resolved();
+    const int result = real.poll(fds, count, timeout_ms);
+    end_kernel_wait(is_counted);
+    return result;
+  }
+  end_kernel_wait(is_counted);
   const struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
   return ppoll(fds, count, timeout_ms < 0 ? NULL : &timeout, NULL);
 }
