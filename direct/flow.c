@@ -64,7 +64,8 @@ void mr_advance_in(struct mr_connection *connection) {
 
 uint64_t mr_readable(struct mr_connection *connection) {
   // Acquire: its partner is the writer's release in mr_put_end.
-  const uint64_t count = atomic_load_explicit(&connection->in->written, memory_order_acquire) - connection->in_position;
+  const uint32_t written = atomic_load_explicit(&connection->in->written, memory_order_acquire);
+  const uint32_t count = written - (uint32_t)connection->in_position;
   if (likely(count <= (uint64_t)connection->ring_mask + 1)) return count;
   mr_broken(connection);
   return 0;
@@ -74,7 +75,7 @@ size_t mr_take(struct mr_connection *connection, uint8_t *to, size_t size, uint6
   const uint64_t available = mr_readable(connection);
   if (available <= skip) return 0;
   if (size > available - skip) size = (size_t)(available - skip);
-  const uint64_t base = atomic_load_explicit(&connection->in->base, memory_order_relaxed);
+  const uint32_t base = atomic_load_explicit(&connection->in->base, memory_order_relaxed);
   const size_t offset = (size_t)(connection->in_position + skip - base) & connection->ring_mask;
   const size_t rest = (size_t)connection->ring_mask + 1 - offset;
   if (to == NULL) return size;
@@ -87,9 +88,10 @@ void mr_taken(struct mr_connection *connection, size_t size) {
   connection->in_position += size;
   // Sequentially consistent, as is the writer's pair in mr_room: it says that it wants room and
   // then looks at `read`; here `read` is set before that is looked at.
-  atomic_store(&connection->in->read, connection->in_position);
+  atomic_store(&connection->in->read, (uint32_t)connection->in_position);
   if (likely(atomic_load(&connection->in->wants_room) == 0)) return;
-  const uint64_t used = atomic_load_explicit(&connection->in->written, memory_order_relaxed) - connection->in_position;
+  const uint32_t used =
+      atomic_load_explicit(&connection->in->written, memory_order_relaxed) - (uint32_t)connection->in_position;
   if (used > ((uint64_t)connection->ring_mask + 1) / 2) return;
   atomic_store_explicit(&connection->in->wants_room, 0, memory_order_relaxed);
   mr_ring(connection);
@@ -112,8 +114,9 @@ bool mr_stop_in(struct mr_connection *connection) {
 static void begin_ring(struct mr_connection *connection) {
   struct mr_flow *flow = connection->out;
   const uint64_t position = connection->out_position;
-  atomic_store_explicit(&flow->written, position, memory_order_relaxed);
-  atomic_store_explicit(&flow->base, position, memory_order_relaxed);
+  atomic_store_explicit(&flow->written, (uint32_t)position, memory_order_relaxed);
+  atomic_store_explicit(&flow->base, (uint32_t)position, memory_order_relaxed);
+  atomic_store_explicit(&flow->read, (uint32_t)position, memory_order_relaxed);
   connection->out_base = position;
   connection->out_from = position;
   uint64_t none = 0;
@@ -146,9 +149,7 @@ void mr_advance_out(struct mr_connection *connection) {
 }
 
 uint64_t mr_room(struct mr_connection *connection) {
-  uint64_t read = atomic_load(&connection->out->read);
-  if (read < connection->out_from) read = connection->out_from;
-  const uint64_t used = connection->out_position - read;
+  const uint32_t used = (uint32_t)connection->out_position - atomic_load(&connection->out->read);
   const uint64_t size = (uint64_t)connection->ring_mask + 1;
   if (likely(used <= size)) return size - used;
   mr_broken(connection);
@@ -161,7 +162,7 @@ uint8_t *mr_put_begin(struct mr_connection *connection, size_t *size) {
   // An empty ring starts over at its beginning, so that few cache lines are used.
   if (room == (uint64_t)connection->ring_mask + 1 && connection->out_base != connection->out_position) {
     connection->out_base = connection->out_position;
-    atomic_store_explicit(&connection->out->base, connection->out_base, memory_order_relaxed);
+    atomic_store_explicit(&connection->out->base, (uint32_t)connection->out_base, memory_order_relaxed);
   }
   const size_t offset = (size_t)(connection->out_position - connection->out_base) & connection->ring_mask;
   const size_t rest = (size_t)connection->ring_mask + 1 - offset;
@@ -173,7 +174,7 @@ void mr_put_end(struct mr_connection *connection, size_t size) {
   connection->out_position += size;
   // Release: its partner is the reader's acquire in mr_readable. The bytes and `base` are before
   // it.
-  atomic_store_explicit(&connection->out->written, connection->out_position, memory_order_release);
+  atomic_store_explicit(&connection->out->written, (uint32_t)connection->out_position, memory_order_release);
 }
 
 size_t mr_put(struct mr_connection *connection, const uint8_t *from, size_t size) {

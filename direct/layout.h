@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { MR_DIRECT_VERSION = 1 };
+enum { MR_DIRECT_VERSION = 2 };
 
 // Messages: one packet of a SOCK_SEQPACKET unix socket each, of exactly this size.
 struct mr_message {
@@ -17,7 +17,14 @@ struct mr_message {
   uint32_t slot;
   uint32_t party; // 0 or 1: which of the two this program is in the arena
   uint32_t value; // HELLO, WELCOME: version. ARENA: bytes of each ring, a power of two
-  uint32_t spare[2];
+  union {
+    uint32_t flags; // ARENA: enum mr_arena_flags
+    uint64_t token; // PROMOTE, in an arena of a lane: see struct mr_resume
+  };
+};
+
+enum mr_arena_flags {
+  MR_WITH_LANE = 1, // the other party is a lane of the daemon; the program is party 0
 };
 
 enum mr_message_kind {
@@ -54,19 +61,21 @@ struct mr_doorbell {
 };
 
 // One direction of a connection. Positions count the bytes of the TCP stream in this direction from
-// its first one; a word that holds a position holds it plus one, so that 0 says "none".
+// its first one. `from` and `until` hold a position plus one, so that 0 says "none"; `written`,
+// `base` and `read` are the low 32 bits of positions, which are never a ring's size apart.
 struct mr_flow {
   // Written by the writer, but for the compare-and-exchange of `from` and `until`.
-  _Alignas(64) _Atomic uint64_t written; // the position after the last byte in the ring
-  _Atomic uint64_t base;                 // the position that is at offset 0 of the ring
+  _Alignas(64) _Atomic uint32_t written; // the position after the last byte in the ring
+  _Atomic uint32_t base;                 // the position that is at offset 0 of the ring
   _Atomic uint64_t from;                 // bytes from here on are in the ring
   _Atomic uint64_t until;                // bytes from here on are on TCP again
   _Atomic uint32_t wants_room;           // the writer waits for room
   _Atomic uint32_t is_shut;              // the writer sends no more, but may still read
   // the writer demotes: the reader takes back what it has not read
   _Atomic uint32_t wants_back;
-  // Written by the reader.
-  _Alignas(64) _Atomic uint64_t read; // the position after the last byte that was taken
+  _Atomic uint32_t is_lost; // no more bytes come by this ring: they come by TCP
+  // Written by the reader, but for the first `read`, which is where the ring begins.
+  _Alignas(64) _Atomic uint32_t read; // the position after the last byte that was taken
   _Atomic uint32_t looks;             // 1: the reader looks into the ring, so `from` may be set
   _Atomic uint32_t is_gone;           // the reader has closed the connection
 };
@@ -88,6 +97,21 @@ struct mr_slot {
 struct mr_arena {
   struct mr_doorbell doorbell[2]; // doorbell[p] is heard by party p
   struct mr_slot slot[MR_SLOTS];
+};
+
+// Through an arena of a lane, bytes go to a program of another host: two lanes mirror two slots.
+// When one of them stops, the two programs go on over TCP without them. What a writer sends there
+// first, after the bytes before the ring, is this; then all bytes from `position` on, of which the
+// reader skips those that it has.
+struct mr_resume {
+  uint64_t token; // known to the two ends of the connection only
+  uint64_t position;
+  uint64_t flags; // enum mr_resume_flags
+};
+
+enum mr_resume_flags {
+  MR_RESUME_SHUT = 1,   // the writer sends no more after these bytes, but may still read
+  MR_RESUME_CLOSED = 2, // and does not read any more
 };
 
 _Static_assert(sizeof(struct mr_message) == 32, "a message has 32 bytes");

@@ -20,7 +20,7 @@ static uint64_t unread(struct mr_connection *connection) {
   mr_advance_in(connection);
   if (connection->in_mode == MR_RING) count = mr_readable(connection);
   if (connection->in_mode == MR_TCP_LAST)
-    count = atomic_load_explicit(&connection->in->written, memory_order_acquire) - connection->in_from;
+    count = atomic_load_explicit(&connection->in->written, memory_order_acquire) - (uint32_t)connection->in_from;
   mr_release(&connection->in_lock);
   return count;
 }

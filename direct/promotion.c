@@ -148,9 +148,8 @@ static uint64_t stop_in(struct mr_connection *connection, int fd) {
     mr_release(&connection->in_lock);
     return 0;
   }
-  const uint64_t written = atomic_load(&connection->in->written);
   if (connection->in_mode == MR_RING) back = mr_readable(connection);
-  if (connection->in_mode == MR_TCP_LAST && written > connection->in_from) back = written - connection->in_from;
+  if (connection->in_mode == MR_TCP_LAST) back = atomic_load(&connection->in->written) - (uint32_t)connection->in_from;
   if (!mr_stop_in(connection)) back = 0;
   mr_release(&connection->in_lock);
   return back;
@@ -161,11 +160,11 @@ static uint64_t stop_in(struct mr_connection *connection, int fd) {
 static void ask_back(struct mr_connection *connection) {
   const int64_t deadline = mr_now_ns() + INT64_C(200000000);
   struct mr_flow *flow = connection->out;
-  if (connection->out_mode != MR_RING || atomic_load(&flow->read) == connection->out_position) return;
+  if (connection->out_mode != MR_RING || atomic_load(&flow->read) == (uint32_t)connection->out_position) return;
   if (atomic_load(&flow->is_gone) != 0 || atomic_load(&connection->has_peer_ended) != 0) return;
   atomic_store(&flow->wants_back, 1);
   mr_ring(connection);
-  while (atomic_load(&flow->until) == 0 && atomic_load(&flow->read) != connection->out_position &&
+  while (atomic_load(&flow->until) == 0 && atomic_load(&flow->read) != (uint32_t)connection->out_position &&
          atomic_load(&flow->is_gone) == 0 && mr_now_ns() < deadline) {
     const struct timespec nap = {.tv_nsec = 20000};
     nanosleep(&nap, NULL);

@@ -84,7 +84,8 @@ static int ask_socket(struct mr_connection *connection, int fd, int *error) {
   const bool is_killed = atomic_load(&connection->has_peer_ended) != 0 && atomic_load(&connection->out->is_gone) == 0;
   if (is_killed && !connection->is_reset_told && connection->out_mode != MR_TCP &&
       connection->out_position > connection->out_from &&
-      atomic_load(&connection->out->read) < connection->out_position && atomic_load(&connection->out->until) == 0) {
+      atomic_load(&connection->out->read) != (uint32_t)connection->out_position &&
+      atomic_load(&connection->out->until) == 0) {
     connection->is_reset_told = true;
     *error = ECONNRESET;
     return FAILED;

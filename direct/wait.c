@@ -11,7 +11,7 @@
 // Whether the ring, rather than the socket, has something for who waits.
 static bool has_news(struct mr_connection *connection, short events) {
   if ((events & POLLIN) != 0 && connection->in_mode == MR_RING) {
-    if (atomic_load(&connection->in->written) != connection->in_position) return true;
+    if (atomic_load(&connection->in->written) != (uint32_t)connection->in_position) return true;
     if (atomic_load(&connection->in->until) != 0 || atomic_load(&connection->in->wants_back) != 0) return true;
   }
   if ((events & POLLIN) != 0 && connection->in_mode == MR_TCP && atomic_load(&connection->in->from) != 0) return true;

@@ -9,8 +9,12 @@ import { test } from 'node:test';
 import {
   arenaBytes,
   DIRECT_VERSION,
+  DOORBELL_BYTES,
   decodeMessage,
+  doorbellWords,
   encodeMessage,
+  FLOW_BYTES,
+  flowWords,
   MESSAGE_BYTES,
   messageKinds,
   RINGS_OFFSET,
@@ -18,6 +22,7 @@ import {
   SLOT_BYTES,
   SLOTS,
   SLOTS_OFFSET,
+  WITH_LANE,
 } from './layout.ts';
 
 const program = `
@@ -49,6 +54,24 @@ int main(void) {
   SHOW("slots offset", offsetof(struct mr_arena, slot));
   SHOW("slot bytes", sizeof(struct mr_slot));
   SHOW("rings offset", MR_RINGS_OFFSET);
+  SHOW("at flags", offsetof(struct mr_message, flags));
+  SHOW("at token", offsetof(struct mr_message, token));
+  SHOW("with lane", MR_WITH_LANE);
+  SHOW("doorbell bytes", sizeof(struct mr_doorbell));
+  SHOW("ready", offsetof(struct mr_doorbell, ready));
+  SHOW("asleep", offsetof(struct mr_doorbell, asleep));
+  SHOW("flow bytes", sizeof(struct mr_flow));
+  SHOW("written", offsetof(struct mr_flow, written));
+  SHOW("base", offsetof(struct mr_flow, base));
+  SHOW("from", offsetof(struct mr_flow, from));
+  SHOW("until", offsetof(struct mr_flow, until));
+  SHOW("wantsRoom", offsetof(struct mr_flow, wants_room));
+  SHOW("isShut", offsetof(struct mr_flow, is_shut));
+  SHOW("wantsBack", offsetof(struct mr_flow, wants_back));
+  SHOW("isLost", offsetof(struct mr_flow, is_lost));
+  SHOW("read", offsetof(struct mr_flow, read));
+  SHOW("looks", offsetof(struct mr_flow, looks));
+  SHOW("isGone", offsetof(struct mr_flow, is_gone));
   printf("\\"end\\": 0}");
 }
 `;
@@ -77,6 +100,13 @@ test('the layout is that of direct/layout.h', () => {
       'slots offset': SLOTS_OFFSET,
       'slot bytes': SLOT_BYTES,
       'rings offset': RINGS_OFFSET,
+      'at flags': 24,
+      'at token': 24,
+      'with lane': WITH_LANE,
+      'doorbell bytes': DOORBELL_BYTES,
+      ...doorbellWords,
+      'flow bytes': FLOW_BYTES,
+      ...flowWords,
     });
   } finally {
     rmSync(folder, { recursive: true });
@@ -84,10 +114,21 @@ test('the layout is that of direct/layout.h', () => {
 });
 
 test('a message is read as it was written, and only whole', () => {
-  const message = { kind: 18, connection: 0xffff_ffff, arena: 2, slot: 63, party: 1, value: 4096 };
+  const message = {
+    kind: 18,
+    connection: 0xffff_ffff,
+    arena: 2,
+    slot: 63,
+    party: 1,
+    value: 4096,
+    token: 0x8877_6655_4433_2211n,
+  };
   const bytes = encodeMessage(message);
   assert.deepEqual(decodeMessage(bytes), message);
-  assert.deepEqual(new Uint32Array(bytes.buffer), Uint32Array.of(18, 0xffff_ffff, 2, 63, 1, 4096, 0, 0));
+  assert.deepEqual(
+    new Uint32Array(bytes.buffer),
+    Uint32Array.of(18, 0xffff_ffff, 2, 63, 1, 4096, 0x4433_2211, 0x8877_6655),
+  );
   for (const size of [0, 31, 33]) assert.equal(decodeMessage(new Uint8Array(size)), null);
 });
 

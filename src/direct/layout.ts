@@ -1,7 +1,7 @@
 // What the library, the daemon and the program at the other end agree on: direct/layout.h says the
 // same in C, and a test compares them.
 
-export const DIRECT_VERSION = 1;
+export const DIRECT_VERSION = 2;
 
 /** struct mr_message: eight words. */
 export const MESSAGE_BYTES = 32;
@@ -29,11 +29,20 @@ export interface Message {
   readonly party?: number;
   /** The version, or the bytes of each ring. */
   readonly value?: number;
+  /**
+   * Of an arena: WITH_LANE or 0. Of a promotion there: what the two libraries know each other by.
+   */
+  readonly token?: bigint;
 }
 
+/** enum mr_arena_flags: the other party is a lane of the daemon. */
+export const WITH_LANE = 1;
+
 export function encodeMessage(message: Message): Uint8Array {
-  const { kind, connection = 0, arena = 0, slot = 0, party = 0, value = 0 } = message;
-  return new Uint8Array(Uint32Array.of(kind, connection, arena, slot, party, value, 0, 0).buffer);
+  const { kind, connection = 0, arena = 0, slot = 0, party = 0, value = 0, token = 0n } = message;
+  const bytes = new Uint8Array(Uint32Array.of(kind, connection, arena, slot, party, value, 0, 0).buffer);
+  new DataView(bytes.buffer).setBigUint64(24, token, true);
+  return bytes;
 }
 
 /** Null when it has not the size of a message. */
@@ -41,7 +50,8 @@ export function decodeMessage(bytes: Uint8Array): Required<Message> | null {
   if (bytes.byteLength !== MESSAGE_BYTES) return null;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const word = (index: number): number => view.getUint32(index * 4, true);
-  return { kind: word(0), connection: word(1), arena: word(2), slot: word(3), party: word(4), value: word(5) };
+  const token = view.getBigUint64(24, true);
+  return { kind: word(0), connection: word(1), arena: word(2), slot: word(3), party: word(4), value: word(5), token };
 }
 
 /** struct mr_desk has one word, the number of messages sent. */
@@ -53,6 +63,23 @@ export const SLOTS_OFFSET = 256;
 export const SLOT_BYTES = 256;
 export const RINGS_OFFSET = 64 * 1024;
 
+/** Words of struct mr_arena and its flows, as offsets in bytes. */
+export const DOORBELL_BYTES = 128;
+export const doorbellWords = { ready: 0, asleep: 64 } as const;
+export const FLOW_BYTES = 128;
+export const flowWords = {
+  written: 0,
+  base: 4,
+  from: 8,
+  until: 16,
+  wantsRoom: 24,
+  isShut: 28,
+  wantsBack: 32,
+  isLost: 36,
+  read: 64,
+  looks: 68,
+  isGone: 72,
+} as const;
 /** Where the two rings of a slot start; they lie side by side. */
 export function ringsOffset(slot: number, ringBytes: number): number {
   return RINGS_OFFSET + 2 * slot * ringBytes;
