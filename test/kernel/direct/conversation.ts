@@ -1,6 +1,12 @@
 // Plays the library in a test: one conversation with the daemon, whose messages are awaited.
 
-import { decodeMessage, encodeMessage, type Message, messageKinds } from '../../../src/direct/layout.ts';
+import {
+  DIRECT_VERSION,
+  decodeMessage,
+  encodeMessage,
+  type Message,
+  messageKinds,
+} from '../../../src/direct/layout.ts';
 import { type Fd, FdWatch, loadAcquire, SharedMemory, Socket } from '../../../src/native/index.ts';
 
 export interface Heard extends Required<Message> {
@@ -27,7 +33,7 @@ export class Conversation implements Disposable {
   /** After HELLO and WELCOME. */
   static async begin(path: string): Promise<Conversation> {
     const conversation = Conversation.connect(path);
-    conversation.send({ kind: messageKinds.hello, value: 1 });
+    conversation.send({ kind: messageKinds.hello, value: DIRECT_VERSION });
     const { fds } = await conversation.expect(messageKinds.welcome);
     const [desk] = fds;
     if (desk === undefined) throw new Error('WELCOME came without the desk');

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { DirectServer } from '../../../src/direct/index.ts';
-import { arenaBytes, messageKinds, SLOT_BYTES, SLOTS_OFFSET } from '../../../src/direct/layout.ts';
+import { arenaBytes, DIRECT_VERSION, messageKinds, SLOT_BYTES, SLOTS_OFFSET } from '../../../src/direct/layout.ts';
 import { addon } from '../../../src/native/addon.ts';
 import { EventFd, Fd, ip, SharedMemory, Socket } from '../../../src/native/index.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
@@ -66,7 +66,7 @@ describe('connections of two programs', () => {
 
   test('who has another version, or says no hello, is hung up on', async () => {
     for (const message of [
-      { kind: hello, value: 2 },
+      { kind: hello, value: DIRECT_VERSION + 1 },
       { kind: hello, value: 0 },
       { kind: offer, connection: 1 },
       { kind: withdraw, connection: 1 },
@@ -86,7 +86,7 @@ describe('connections of two programs', () => {
       a.sendBytes(bytes, [client.fd, client.fd]);
       assert.equal(await a.next(), hangUp, `${bytes.length} bytes`);
     }
-    const kinds = [{ kind: hello, value: 1 }, { kind: promote }, { kind: 0 }, { kind: 0xffff_ffff }];
+    const kinds = [{ kind: hello, value: DIRECT_VERSION }, { kind: promote }, { kind: 0 }, { kind: 0xffff_ffff }];
     for (const message of kinds) {
       const a = await begin();
       a.send(message);
