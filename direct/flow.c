@@ -54,12 +54,13 @@ void mr_advance_in(struct mr_connection *connection) {
   if (unlikely(atomic_load_explicit(&flow->wants_back, memory_order_acquire) != 0)) {
     if (atomic_load(&connection->has_peer_ended) == 0 && take_back(connection)) return;
   }
-  if (connection->in_mode != MR_RING) return;
   // Acquire: its partner is mr_stop_out. The bytes after it are on TCP, those before in the ring.
   const uint64_t until = atomic_load_explicit(&flow->until, memory_order_acquire);
   if (until == 0) return;
-  if ((until & MR_TAKEN_BACK) != 0 || position_of(until) < connection->in_position) return mr_broken(connection);
-  if (position_of(until) == connection->in_position) connection->in_mode = MR_TCP_ONLY;
+  const uint64_t here = connection->in_mode == MR_RING ? connection->in_position : connection->in_from;
+  if ((until & MR_TAKEN_BACK) != 0 || position_of(until) < here) return mr_broken(connection);
+  // At the beginning of the ring already, when nothing came into it.
+  if (position_of(until) == here) connection->in_mode = MR_TCP_ONLY;
 }
 
 uint64_t mr_readable(struct mr_connection *connection) {
