@@ -68,12 +68,17 @@ export const rooms: readonly Room[] = [
   room('src/perf', 'bandwidth and latency, as perftest', 'src/native src/json-lines src/verbs src/providers'),
   room('src/steering', 'rules, maps, pins, methods', 'src/native src/system src/text'),
   room('src/loop', "a thread's epoll loop, acceptors, buffers", 'src/native'),
+  room('src/direct/arena', 'the memory that two parties of a direct connection share: layout, doorbells'),
   room(
     'src/channel',
     'rings, credits, streams, sessions',
     'src/native src/json-lines src/loop src/steering src/verbs src/verbs/endpoint',
   ),
-  room('src/direct', 'programs of one host find each other and share rings', 'src/native src/system src/status'),
+  room(
+    'src/direct',
+    'programs of one host find each other and share rings',
+    'src/native src/system src/status src/direct/arena',
+  ),
   room('src/config', 'the config file', 'src/system src/steering src/text'),
   room('src/peers', 'who the other nodes are: config, etcd', 'src/text'),
   room('src/telemetry', 'log, metrics', 'src/status src/steering src/text'),

@@ -1,0 +1,14 @@
+// Arenas as memory: their layout, one party's view of them, and their doorbells.
+
+export {
+  arenaBytes,
+  DOORBELL_BYTES,
+  doorbellWords,
+  FLOW_BYTES,
+  flowWords,
+  RINGS_OFFSET,
+  ringsOffset,
+  SLOT_BYTES,
+  SLOTS,
+  SLOTS_OFFSET,
+} from './layout.ts';
