@@ -43,6 +43,13 @@ static void hang_up(void) {
   mr.control = -1;
   const struct mr_desk *desk = atomic_exchange(&mr.desk, NULL);
   if (desk != NULL) munmap((void *)desk, 4096);
+  // Its lanes have ended with it.
+  for (uint32_t i = 0; i < mr.arena_count; i++) {
+    struct mr_arena_map *arena = &mr.arenas[i];
+    if (arena->shared == NULL || !arena->has_lane || arena->conversation != mr.conversation) continue;
+    for (uint32_t slot = 0; slot < MR_SLOTS; slot++)
+      if (arena->connections[slot] != NULL) mr_lose(arena->connections[slot]);
+  }
   mr.conversation++;
   mr.next_dial_ns = mr_now_ns() + redial_ns;
   mr_say("the daemon has ended; connections go on, new ones stay plain TCP until it is back");
@@ -73,10 +80,7 @@ static bool dial(void) {
   }
   mr.control = mr_own(fd);
   if (mr.control < 0) return false;
-  if (mr.watch >= 0) {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.u64 = 1};
-    real.epoll_ctl(mr.watch, EPOLL_CTL_ADD, mr.control, &event);
-  }
+  mr_watch_control();
   mr.conversation++;
   mr.heard = 0;
   if (tell(MR_HELLO, 0, MR_DIRECT_VERSION, -1)) return true;
@@ -174,6 +178,7 @@ static void add_arena(const struct mr_message *message, int *fds) {
                                  .id = message->arena,
                                  .party = message->party,
                                  .ring_bytes = (uint32_t)ring,
+                                 .has_lane = (message->flags & MR_WITH_LANE) != 0,
                                  .ours = ours,
                                  .theirs = theirs,
                                  .conversation = mr.conversation};
@@ -205,6 +210,7 @@ static void promote(const struct mr_message *message) {
   }
   connection->arena = arena;
   connection->slot = message->slot;
+  connection->token = message->token;
   connection->is_invited = true;
   arena->connections[message->slot] = connection;
   arena->used++;

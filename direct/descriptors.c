@@ -78,13 +78,7 @@ MR_EXPORT int shutdown(int fd, int how) {
   if (connection == NULL) return real.shutdown(fd, how);
   const bool is_direct = mr_is_direct(connection);
   if (is_direct && how != SHUT_RD) {
-    mr_flush(connection, fd, true);
-    // Nothing can be sent again after the FIN.
-    if (mr_acquire(&connection->out_lock)) {
-      mr_seal_out(connection);
-      mr_release(&connection->out_lock);
-    }
-    mr_flush(connection, fd, true);
+    mr_shut_out(connection, fd, how == SHUT_RDWR);
     // Before the FIN: who sees that looks here.
     atomic_store(&connection->out->is_shut, 1);
   }

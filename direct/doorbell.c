@@ -3,6 +3,8 @@
 // One epoll of the process watches the eventfds of all arenas and the sockets of all direct
 // connections, edge-triggered, so that nobody has to empty anything. Whoever sleeps has this epoll
 // in what it sleeps in: epoll sets of the program contain it, poll and blocking calls use an alarm.
+// Nobody takes events from it: a thread that is about to sleep must not miss what another one has
+// taken. Which sockets they came from is asked of a second one.
 #include "internal.h"
 #include "real.h"
 
@@ -44,27 +46,38 @@ int mr_watcher(void) {
   if (mr.watch >= 0) return mr.watch;
   mr.watch = mr_own(real.epoll_create1(EPOLL_CLOEXEC));
   if (mr.watch < 0) return -1;
-  if (mr.control >= 0) watch(mr.watch, mr.control, EPOLLIN | EPOLLRDHUP, 1);
+  mr.news = mr_own(real.epoll_create1(EPOLL_CLOEXEC));
+  mr_watch_control();
   for (uint32_t i = 0; i < mr.arena_count; i++)
     if (mr.arenas[i].shared != NULL) watch(mr.watch, mr.arenas[i].ours, EPOLLIN, 0);
   return mr.watch;
 }
 
+static void watch_by_both(int fd, uint32_t events, uint64_t data) {
+  if (mr.watch >= 0) watch(mr.watch, fd, events, data);
+  if (mr.news >= 0) watch(mr.news, fd, events, data);
+}
+
+void mr_watch_control(void) {
+  if (mr.control >= 0) watch_by_both(mr.control, EPOLLIN | EPOLLRDHUP, 1);
+}
+
 void mr_watch_connection(struct mr_connection *connection, int fd) {
-  const int watcher = mr_watcher();
-  if (watcher >= 0) watch(watcher, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP, 16 + (uint64_t)connection->index);
+  mr_watcher();
+  watch_by_both(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP, 16 + (uint64_t)connection->index);
 }
 
 void mr_unwatch_connection(int fd) {
   if (mr.watch >= 0) real.epoll_ctl(mr.watch, EPOLL_CTL_DEL, fd, NULL);
+  if (mr.news >= 0) real.epoll_ctl(mr.news, EPOLL_CTL_DEL, fd, NULL);
 }
 
 static void collect_kernel(void) {
   struct epoll_event events[32];
   int count;
-  if (mr.watch < 0) return;
+  if (mr.news < 0) return;
   do {
-    count = real.epoll_wait(mr.watch, events, 32, 0);
+    count = real.epoll_wait(mr.news, events, 32, 0);
     for (int i = 0; i < count; i++) {
       const uint64_t data = events[i].data.u64;
       if (data == 1) mr_hear_locked();
@@ -125,6 +138,11 @@ void mr_clear_alarm(int alarm) {
   struct epoll_event event;
   const int saved = errno;
   real.epoll_wait(alarm, &event, 1, 0);
+  // It may have been the daemon, which has something to say or has ended.
+  if (mr_acquire(&mr.lock)) {
+    mr_collect(true);
+    mr_release(&mr.lock);
+  }
   errno = saved;
 }
 
@@ -150,6 +168,12 @@ void mr_check_peer(struct mr_connection *connection, int fd) {
   const int count = real.poll(&socket, 1, 0);
   errno = saved;
   if (count <= 0 || (socket.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0) return;
+  // Through a lane, only a reset says so by itself: an end may come before what was sent before it.
+  if (connection->has_lane) {
+    const bool is_reset = (socket.revents & POLLERR) != 0 || ((socket.revents & POLLHUP) != 0 && !connection->is_shut);
+    if (is_reset) atomic_store(&connection->has_peer_ended, 1);
+    return;
+  }
   if (atomic_load(&connection->in->is_shut) == 0 || (socket.revents & POLLERR) != 0)
     atomic_store(&connection->has_peer_ended, 1);
 }

@@ -31,6 +31,7 @@ static bool take_back(struct mr_connection *connection) {
 
 void mr_advance_in(struct mr_connection *connection) {
   struct mr_flow *flow = connection->in;
+  if (connection->has_lane) return mr_advance_in_lane(connection);
   if (connection->in_mode == MR_TCP) {
     // Acquire: its partner is the writer's compare-and-exchange after it has set `written` and
     // `base`.
@@ -67,6 +68,7 @@ uint64_t mr_readable(struct mr_connection *connection) {
   // Acquire: its partner is the writer's release in mr_put_end.
   const uint32_t written = atomic_load_explicit(&connection->in->written, memory_order_acquire);
   const uint32_t count = written - (uint32_t)connection->in_position;
+  if (unlikely(connection->is_resumed)) return connection->in_end - connection->in_position;
   if (likely(count <= (uint64_t)connection->ring_mask + 1)) return count;
   mr_broken(connection);
   return 0;
@@ -134,7 +136,9 @@ void mr_advance_out(struct mr_connection *connection) {
   if (connection->out_mode == MR_RING) {
     const uint64_t until = atomic_load_explicit(&flow->until, memory_order_acquire);
     const uint64_t from = atomic_load_explicit(&flow->from, memory_order_acquire);
-    if (unlikely(until != 0 || (from & MR_RETRACTED) != 0)) {
+    if (unlikely(connection->has_lane && (until != 0 || (from & MR_RETRACTED) != 0))) {
+      mr_resume_out(connection, 0);
+    } else if (unlikely(until != 0 || (from & MR_RETRACTED) != 0)) {
       const uint64_t back = (from & MR_RETRACTED) != 0 ? connection->out_from : position_of(until);
       if (back < connection->out_from || back > connection->out_position) return mr_broken(connection);
       connection->flush_position = back;
@@ -145,7 +149,8 @@ void mr_advance_out(struct mr_connection *connection) {
       connection->out_mode = MR_TCP_ONLY;
     }
   }
-  if (connection->out_mode == MR_FLUSH && connection->flush_position == connection->out_position)
+  if (connection->out_mode == MR_FLUSH && connection->header_left == 0 &&
+      connection->flush_position == connection->out_position)
     connection->out_mode = MR_TCP_ONLY;
 }
 
@@ -197,6 +202,7 @@ void mr_stop_out(struct mr_connection *connection) {
   if (connection->out_mode == MR_TCP) connection->out_mode = MR_TCP_ONLY;
   mr_advance_out(connection);
   if (connection->out_mode != MR_RING) return;
+  if (connection->has_lane) return mr_resume_out(connection, 0);
   uint64_t from = atomic_load(&flow->from);
   // A reader that has not noticed would take bytes on TCP for those that are in the ring.
   if ((from & MR_SEEN) == 0 && atomic_compare_exchange_strong(&flow->from, &from, from | MR_RETRACTED)) {

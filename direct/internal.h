@@ -28,6 +28,7 @@ enum {
   MR_HOLDERS = 4,        // processes that share a connection after fork; more: left to the kernel
   MR_OFFER_AFTER = 12,   // reads and writes
   MR_OFFER_AGAIN = 4096, // reads and writes after it went back to TCP
+  MR_OFFER_SOON = 256,   // after a lane was lost
 };
 
 // Held for tens of nanoseconds, except around a call of a blocking socket. Process-shared, and
@@ -42,6 +43,7 @@ struct mr_arena_map {
   uint32_t id; // the daemon's
   uint32_t party;
   uint32_t ring_bytes;
+  bool has_lane;         // the other party is a lane, the other program on another host
   int ours, theirs;      // eventfds
   uint32_t used;         // slots with a connection of this process
   bool is_inherited;     // the parent collects its news
@@ -59,6 +61,7 @@ enum mr_mode {
   MR_TCP,      // and may go on in the ring
   MR_TCP_LAST, // reading: the last bytes before those in the ring
   MR_RING,
+  MR_SKIP,     // reading: bytes that were in the ring come again on TCP
   MR_FLUSH,    // writing: bytes of the ring go by TCP after all
   MR_TCP_ONLY, // for good
 };
@@ -102,6 +105,16 @@ struct mr_connection {
   _Atomic uint32_t has_peer_ended;
   int pending_error; // the kernel has told it, the program does not know yet
   bool is_reset_told;
+  // Through a lane; see resume.c.
+  bool has_lane;
+  bool is_resumed;  // the writer has gone on by TCP: the ring ends at in_end
+  bool wants_back;  // bytes that were not read are wanted on TCP, and not from the ring
+  bool awaits_word; // TCP has ended: the lane says whether more comes by the ring
+  uint64_t token;   // of both ends
+  uint64_t in_end;  // where reading of the ring ends
+  uint64_t in_skip; // bytes on TCP that were in the ring before
+  struct mr_resume header;
+  uint32_t header_left; // bytes of it that are not on TCP yet
 };
 
 // What only this process knows of a connection.
@@ -116,6 +129,7 @@ struct mr_process {
   struct mr_lock lock; // control conversation, arenas, epoll sets
   int control;         // -1: no daemon
   int watch;           // an epoll of all doorbells, all direct sockets and the control socket
+  int news;            // another one, which tells which of the sockets it was
   _Atomic(const struct mr_desk *) desk;
   uint32_t heard;        // messages of the desk that were received
   uint32_t conversation; // counts the daemons
@@ -197,6 +211,8 @@ void mr_demote(struct mr_connection *connection, int fd, bool is_for_good);
 void mr_demote_locked(struct mr_connection *connection, int fd); // with the process lock
 // leaves the slot when both ways are TCP
 void mr_settle(struct mr_connection *connection, int fd);
+// before a FIN: all bytes are on their way, and none can be taken back
+void mr_shut_out(struct mr_connection *connection, int fd, bool is_closing);
 // before its last descriptor is closed
 void mr_depart(struct mr_connection *connection, int fd);
 void mr_pin(int fd);         // demotes, and never offers again
@@ -219,10 +235,20 @@ void mr_stop_out(struct mr_connection *connection);
 void mr_seal_out(struct mr_connection *connection);
 void mr_broken(struct mr_connection *connection);
 
+// resume.c
+enum mr_outcome { MR_TAKEN, MR_NOTHING, MR_ENDED, MR_FAILED };
+void mr_advance_in_lane(struct mr_connection *connection);
+void mr_resume_out(struct mr_connection *connection, uint64_t flags);
+enum mr_outcome mr_look(struct mr_connection *connection, int fd); // with in_lock
+void mr_skip(struct mr_connection *connection, int fd);            // with in_lock
+void mr_stop_in_lane(struct mr_connection *connection, int fd);
+void mr_lose(struct mr_connection *connection);
+
 // doorbell.c
 void mr_ring(struct mr_connection *connection);
 void mr_check_peer(struct mr_connection *connection, int fd);
 int mr_watcher(void); // the epoll of this process, or -1
+void mr_watch_control(void);
 void mr_watch_connection(struct mr_connection *connection, int fd);
 void mr_unwatch_connection(int fd);
 void mr_falling_asleep(void);

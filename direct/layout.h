@@ -110,8 +110,7 @@ struct mr_resume {
 };
 
 enum mr_resume_flags {
-  MR_RESUME_SHUT = 1,   // the writer sends no more after these bytes, but may still read
-  MR_RESUME_CLOSED = 2, // and does not read any more
+  MR_RESUME_CLOSED = 1, // the writer has closed the connection: it does not read any more
 };
 
 _Static_assert(sizeof(struct mr_message) == 32, "a message has 32 bytes");

@@ -5,6 +5,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -14,15 +15,20 @@
 #define SIOCOUTQ 0x5411
 #endif
 
-static uint64_t unread(struct mr_connection *connection) {
+// What FIONREAD says; `queued` is what the socket has.
+static uint64_t unread(struct mr_connection *connection, uint64_t queued) {
   uint64_t count = 0;
-  if (!mr_acquire(&connection->in_lock)) return 0;
+  if (!mr_acquire(&connection->in_lock)) return queued;
   mr_advance_in(connection);
   if (connection->in_mode == MR_RING) count = mr_readable(connection);
+  // Through a lane, what TCP has beside the ring is a header, and bytes that the ring has, too.
+  if (connection->has_lane && connection->in_mode == MR_RING && !connection->is_resumed) queued = 0;
+  if (connection->has_lane && connection->in_skip > 0)
+    queued = queued > connection->in_skip ? queued - connection->in_skip : 0;
   if (connection->in_mode == MR_TCP_LAST)
     count = atomic_load_explicit(&connection->in->written, memory_order_acquire) - (uint32_t)connection->in_from;
   mr_release(&connection->in_lock);
-  return count;
+  return queued + count;
 }
 
 static uint64_t unsent(struct mr_connection *connection) {
@@ -48,13 +54,14 @@ MR_EXPORT int ioctl(int fd, unsigned long request, ...) {
                         request == FIONCLEX ||
                         (request >= 0x8900 && request < 0x8a00 && request != 0x8901 && request != 0x8902);
   if (!is_known) mr_demote(connection, fd, true);
+  // A header on TCP, if there is one, is none of the program's bytes.
+  if (request == FIONREAD && mr_is_direct(connection) && connection->has_lane) mr_events(connection, fd, POLLIN);
   int result = real.ioctl(fd, request, argument);
   if (result == 0 && request == FIONBIO) connection->is_nonblocking = *(const int *)argument != 0;
   if (result == 0 && mr_is_direct(connection) && (request == FIONREAD || request == SIOCOUTQ)) {
     int *count = argument;
-    const uint64_t most = (uint64_t)connection->ring_mask + 1;
-    const uint64_t more = request == FIONREAD ? unread(connection) : unsent(connection);
-    *count += (int)(more < most ? more : most);
+    const uint64_t queued = (uint64_t)*count;
+    *count = (int)(request == FIONREAD ? unread(connection, queued) : queued + unsent(connection));
     mr_settle(connection, fd);
   }
   mr_leave(connection);

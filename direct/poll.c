@@ -94,8 +94,8 @@ static void add_sockets(const struct pollfd *fds, nfds_t count, struct pollfd *o
     if (connection == NULL) continue;
     others[i].fd = fds[i].fd;
     others[i].events = 0;
-    if ((fds[i].events & (POLLIN | POLLRDNORM)) != 0) others[i].events |= POLLIN;
-    if ((fds[i].events & POLLRDHUP) != 0) others[i].events |= POLLRDHUP;
+    if ((fds[i].events & (POLLIN | POLLRDNORM)) != 0 && !connection->awaits_word) others[i].events |= POLLIN;
+    if ((fds[i].events & POLLRDHUP) != 0 && !connection->awaits_word) others[i].events |= POLLRDHUP;
     const bool wants_out = (fds[i].events & (POLLOUT | POLLWRNORM)) != 0;
     if (connection->out_mode == MR_FLUSH || (wants_out && connection->out_mode != MR_RING)) others[i].events |= POLLOUT;
     mr_leave(connection);
@@ -213,16 +213,8 @@ static int as_select(int used, struct pollfd *fds, fd_set *in, fd_set *out, fd_s
   return ready;
 }
 
-// -2: no direct connection is among them.
-static int select_direct(int count, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
-                         const sigset_t *mask) {
-  mr_ensure_resolved();
-  if (likely(atomic_load_explicit(&mr.direct_count, memory_order_relaxed) == 0 && mr.control < 0)) return -2;
-  if (count < 0 || count > FD_SETSIZE) return -2;
-  struct pollfd fds[FD_SETSIZE];
-  fds[0].fd = -1; // the compiler does not see that as_poll fills what is used
-  const int used = as_poll(count, in, out, except, fds);
-  if (!has_direct(fds, (nfds_t)used)) return -2;
+static int wait_select(fd_set *in, fd_set *out, fd_set *except, struct pollfd *fds, int used,
+                       const struct timespec *timeout, const sigset_t *mask) {
   for (int i = 0; i < used; i++) {
     if (real.fcntl(fds[i].fd, 1 /* F_GETFD */) >= 0) continue;
     errno = EBADF;
@@ -232,25 +224,44 @@ static int select_direct(int count, fd_set *in, fd_set *out, fd_set *except, con
   return result < 0 ? result : as_select(used, fds, in, out, except);
 }
 
-MR_EXPORT int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout) {
-  struct timespec left = {0};
-  if (timeout != NULL) left = (struct timespec){.tv_sec = timeout->tv_sec, .tv_nsec = timeout->tv_usec * 1000};
-  const int64_t began = timeout == NULL ? 0 : mr_now_ns();
-  const int result = select_direct(count, in, out, except, timeout == NULL ? NULL : &left, NULL);
-  if (result == -2) return real.select(count, in, out, except, timeout);
-  if (timeout != NULL) {
+// `left` is what select has in place of `timeout`; NULL for pselect.
+static int select_any(int count, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
+                      const sigset_t *mask, struct timeval *left) {
+  mr_ensure_resolved();
+  struct pollfd fds[FD_SETSIZE];
+  fds[0].fd = -1; // the compiler does not see that as_poll fills what is used
+  const bool is_plain = atomic_load_explicit(&mr.direct_count, memory_order_relaxed) == 0 && mr.control < 0;
+  const bool is_ours = !is_plain && count >= 0 && count <= FD_SETSIZE;
+  const int used = is_ours ? as_poll(count, in, out, except, fds) : 0;
+  const bool is_counted = is_ours && begin_kernel_wait(fds, (nfds_t)used);
+  if (!is_ours || !has_direct(fds, (nfds_t)used)) {
+    const bool is_select = left != NULL || (timeout == NULL && mask == NULL);
+    const int result =
+        is_select ? real.select(count, in, out, except, left) : real.pselect(count, in, out, except, timeout, mask);
+    end_kernel_wait(is_counted);
+    return result;
+  }
+  end_kernel_wait(is_counted);
+  const int64_t began = left == NULL ? 0 : mr_now_ns();
+  const int result = wait_select(in, out, except, fds, used, timeout, mask);
+  if (left != NULL) {
     // Linux tells how much time was left.
-    int64_t rest = timeout->tv_sec * INT64_C(1000000) + timeout->tv_usec - (mr_now_ns() - began) / 1000;
+    int64_t rest = left->tv_sec * INT64_C(1000000) + left->tv_usec - (mr_now_ns() - began) / 1000;
     if (rest < 0) rest = 0;
-    *timeout = (struct timeval){.tv_sec = rest / 1000000, .tv_usec = rest % 1000000};
+    *left = (struct timeval){.tv_sec = rest / 1000000, .tv_usec = rest % 1000000};
   }
   return result;
 }
 
+MR_EXPORT int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout) {
+  struct timespec whole = {0};
+  if (timeout != NULL) whole = (struct timespec){.tv_sec = timeout->tv_sec, .tv_nsec = timeout->tv_usec * 1000};
+  return select_any(count, in, out, except, timeout == NULL ? NULL : &whole, NULL, timeout);
+}
+
 MR_EXPORT int pselect(int count, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
                       const sigset_t *mask) {
-  const int result = select_direct(count, in, out, except, timeout, mask);
-  return result == -2 ? real.pselect(count, in, out, except, timeout, mask) : result;
+  return select_any(count, in, out, except, timeout, mask, NULL);
 }
 
 // Other names of the same

@@ -95,6 +95,10 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
   connection->ring_mask = arena->ring_bytes - 1;
   connection->in_mode = MR_TCP;
   connection->out_mode = MR_TCP;
+  connection->has_lane = arena->has_lane;
+  connection->is_resumed = connection->wants_back = connection->awaits_word = false;
+  connection->in_skip = 0;
+  connection->header_left = 0;
   connection->is_reset_told = false;
   connection->pending_error = 0;
   atomic_store(&connection->has_peer_ended, 0);
@@ -117,7 +121,7 @@ static void become_plain(struct mr_connection *connection, int fd) {
   atomic_fetch_sub(&mr.direct_count, 1);
   // The call that this happens in is one of the users.
   leave_slot(connection, atomic_load(&connection->users) <= 1);
-  connection->offer_at = connection->messages + MR_OFFER_AGAIN;
+  connection->offer_at = connection->messages + (connection->has_lane ? MR_OFFER_SOON : MR_OFFER_AGAIN);
   atomic_store(&connection->state, MR_PLAIN);
 }
 
@@ -204,6 +208,8 @@ void mr_demote_locked(struct mr_connection *connection, int fd) {
   }
   if (state != MR_DIRECT) return;
   // The other end gets the same message, or has left or ended: what it has written is read.
+  uint64_t none = 0;
+  if (connection->has_lane) atomic_compare_exchange_strong(&connection->in->until, &none, 1 | MR_TAKEN_BACK);
   stop_out(connection);
   mr_flush(connection, fd, false);
   if (is_through(connection) && !atomic_load(&connection->is_broken)) become_plain(connection, fd);
@@ -212,7 +218,12 @@ void mr_demote_locked(struct mr_connection *connection, int fd) {
 void mr_demote(struct mr_connection *connection, int fd, bool is_for_good) {
   const int saved = errno;
   if (is_for_good) atomic_store(&connection->pinned, 1);
-  if (atomic_load(&connection->state) == MR_DIRECT) {
+  if (atomic_load(&connection->state) == MR_DIRECT && connection->has_lane) {
+    stop_out(connection);
+    mr_flush(connection, fd, true);
+    mr_stop_in_lane(connection, fd);
+    mr_settle(connection, fd);
+  } else if (atomic_load(&connection->state) == MR_DIRECT) {
     const uint64_t back = stop_in(connection, fd);
     ask_back(connection);
     stop_out(connection);
@@ -264,19 +275,30 @@ void mr_leave_slot_of(struct mr_connection *connection) {
   mr_release(&mr.lock);
 }
 
+void mr_shut_out(struct mr_connection *connection, int fd, bool is_closing) {
+  mr_flush(connection, fd, true);
+  if (mr_acquire(&connection->out_lock)) {
+    mr_advance_out(connection);
+    if (connection->has_lane && connection->out_mode == MR_RING) {
+      // All that the ring can hold finds room, so that nobody waits for a reader here.
+      const int room = (int)connection->ring_mask + 1;
+      real.setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+      mr_resume_out(connection, is_closing ? MR_RESUME_CLOSED : 0);
+    } else if (!connection->has_lane) {
+      mr_seal_out(connection);
+    }
+    mr_release(&connection->out_lock);
+  }
+  mr_flush(connection, fd, true);
+}
+
 // Before the last descriptor of this process is closed.
 void mr_depart(struct mr_connection *connection, int fd) {
   const int saved = errno;
   const uint32_t state = atomic_load(&connection->state);
   if (state == MR_PLAIN || mr_is_shared(connection)) return;
   if (state == MR_DIRECT) {
-    mr_flush(connection, fd, true);
-    // Nobody will be here to send again what the other end wants back.
-    if (mr_acquire(&connection->out_lock)) {
-      mr_seal_out(connection);
-      mr_release(&connection->out_lock);
-    }
-    mr_flush(connection, fd, true);
+    mr_shut_out(connection, fd, true);
     bool is_unread = false;
     if (mr_acquire(&connection->in_lock)) {
       mr_advance_in(connection);
@@ -309,6 +331,7 @@ void mr_flush_all(void) {
     struct mr_connection *connection = mr_enter((int)fd);
     if (connection == NULL) continue;
     if (atomic_load(&connection->state) == MR_DIRECT && !mr_is_shared(connection)) {
+      if (connection->has_lane) mr_shut_out(connection, (int)fd, true);
       mr_flush(connection, (int)fd, true);
     }
     mr_leave(connection);

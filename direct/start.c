@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct mr_process mr = {.control = -1, .watch = -1};
+struct mr_process mr = {.control = -1, .watch = -1, .news = -1};
 struct mr_reals real;
 bool mr_is_resolved;
 _Atomic uintptr_t *mr_table;
@@ -33,11 +33,12 @@ static void after_fork_here(void) {
 static void after_fork_child(void) {
   mr_forget_thread();
   atomic_store(&mr.pid, (int32_t)getpid());
-  // The conversation with the daemon, the doorbells' epoll and the alarms stay the parent's.
+  // The conversation with the daemon, the doorbells' epolls and the alarms stay the parent's.
   if (mr.control >= 0) mr_disown(mr.control);
   if (mr.watch >= 0) mr_disown(mr.watch);
+  if (mr.news >= 0) mr_disown(mr.news);
   mr.control = -1;
-  mr.watch = -1;
+  mr.watch = mr.news = -1;
   atomic_store(&mr.desk, NULL);
   mr.next_dial_ns = 0;
   for (uint32_t i = 0; i < mr.arena_count; i++)

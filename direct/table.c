@@ -219,6 +219,7 @@ void mr_relocate(int fd) {
   if (moved >= 0) mr_set_entry(moved, MR_OWN, NULL);
   if (mr.control == fd) mr.control = moved;
   if (mr.watch == fd) mr.watch = moved;
+  if (mr.news == fd) mr.news = moved;
   for (uint32_t i = 0; i < mr.arena_count; i++) {
     if (mr.arenas[i].ours == fd) mr.arenas[i].ours = moved;
     if (mr.arenas[i].theirs == fd) mr.arenas[i].theirs = moved;

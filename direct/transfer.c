@@ -54,30 +54,35 @@ static ssize_t failed(size_t done, int error) {
 
 // Receiving
 
-enum { TAKEN, NOTHING, ENDED, FAILED };
-
 // The ring is empty: whether the socket has an end or an error. With in_lock.
 static int ask_socket(struct mr_connection *connection, int fd, int *error) {
   char byte;
   if (connection->pending_error != 0) {
     *error = connection->pending_error;
     connection->pending_error = 0;
-    return FAILED;
+    return MR_FAILED;
+  }
+  if (connection->has_lane) {
+    const enum mr_outcome outcome = mr_look(connection, fd);
+    if (outcome != MR_FAILED) return outcome;
+    *error = connection->pending_error;
+    connection->pending_error = 0;
+    return MR_FAILED;
   }
   atomic_store(&connection->kernel_news, 0);
   const ssize_t got = real.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return NOTHING;
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return MR_NOTHING;
   atomic_store(&connection->kernel_news, 1);
   if (got < 0) {
     *error = errno;
-    return FAILED;
+    return MR_FAILED;
   }
   // What was written before the end is there by now, and so is `until` before bytes on TCP.
   mr_advance_in(connection);
-  if (connection->in_mode != MR_RING || mr_readable(connection) > 0) return TAKEN;
+  if (connection->in_mode != MR_RING || mr_readable(connection) > 0) return MR_TAKEN;
   if (got > 0) {
     mr_broken(connection);
-    return TAKEN;
+    return MR_TAKEN;
   }
   mr_check_peer(connection, fd);
   // A program that was killed with bytes unread: the kernel would have answered with a reset.
@@ -88,9 +93,9 @@ static int ask_socket(struct mr_connection *connection, int fd, int *error) {
       atomic_load(&connection->out->until) == 0) {
     connection->is_reset_told = true;
     *error = ECONNRESET;
-    return FAILED;
+    return MR_FAILED;
   }
-  return ENDED;
+  return MR_ENDED;
 }
 
 static ssize_t take_ring(struct mr_connection *connection, const struct msghdr *message, size_t done, int flags) {
@@ -126,7 +131,7 @@ static ssize_t take_socket(struct mr_connection *connection, int fd, struct msgh
 static ssize_t peek_beyond(struct mr_connection *connection, int fd, const struct msghdr *message, size_t done,
                            int flags) {
   const uint64_t until = atomic_load_explicit(&connection->in->until, memory_order_acquire);
-  if (until == 0 || (until & MR_POSITION) - 1 != connection->in_position + done) return 0;
+  if (connection->has_lane || until == 0 || (until & MR_POSITION) - 1 != connection->in_position + done) return 0;
   struct iovec pieces[PIECES];
   struct msghdr part = {.msg_iov = pieces, .msg_iovlen = rest_of(message, done, UINT64_MAX, pieces)};
   if (part.msg_iovlen == 0) return 0;
@@ -165,42 +170,45 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
       return failed(done, ECONNRESET);
     }
     mr_advance_in(connection);
-    int error = EAGAIN, outcome = NOTHING;
+    if (unlikely(connection->in_mode == MR_SKIP)) mr_skip(connection, fd);
+    int error = EAGAIN, outcome = MR_NOTHING;
     ssize_t got;
     const uint32_t mode = connection->in_mode;
     if (mode == MR_RING) {
       got = take_ring(connection, message, is_peek ? 0 : done, flags);
       if (got > 0 || (total == 0 && mr_readable(connection) > 0)) {
-        outcome = TAKEN;
+        outcome = MR_TAKEN;
       } else if (!is_waiting || atomic_load(&connection->kernel_news) != 0) {
         outcome = ask_socket(connection, fd, &error);
       }
       if (got > 0 && is_peek) got += peek_beyond(connection, fd, message, (size_t)got, flags);
+    } else if (mode == MR_SKIP) {
+      got = 0;
     } else if (connection->pending_error != 0) {
       got = 0;
-      outcome = FAILED;
+      outcome = MR_FAILED;
       error = connection->pending_error;
       connection->pending_error = 0;
     } else {
       message->msg_controllen = control_bytes;
       got = take_socket(connection, fd, message, is_peek ? 0 : done, flags);
-      outcome = got > 0 ? TAKEN : got == 0 ? ENDED : errno == EAGAIN ? NOTHING : FAILED;
+      outcome = got > 0 ? MR_TAKEN : got == 0 ? MR_ENDED : errno == EAGAIN ? MR_NOTHING : MR_FAILED;
       error = errno;
       if (got < 0) message->msg_controllen = 0;
       if (got > 0 && is_peek && mode == MR_TCP_LAST) got += peek_ring(connection, message, (size_t)got, flags);
     }
     // What follows is elsewhere, and may have come as well: the kernel would give it, too.
     mr_advance_in(connection);
-    const bool is_boundary = outcome == TAKEN && connection->in_mode != mode && !is_peek;
-    if (outcome == FAILED && done > 0 && error != EINTR) connection->pending_error = error;
+    const bool is_boundary = outcome == MR_TAKEN && connection->in_mode != mode && !is_peek;
+    if (outcome == MR_FAILED && done > 0 && error != EINTR) connection->pending_error = error;
     mr_release(&connection->in_lock);
     mr_settle(connection, fd);
     if (got > 0) done = is_peek ? (size_t)got : done + (size_t)got;
-    if (outcome == ENDED) return (ssize_t)done;
-    if (outcome == FAILED) return failed(done, error);
-    const bool is_full = total == 0 ? outcome == TAKEN : done == total;
+    if (outcome == MR_ENDED) return (ssize_t)done;
+    if (outcome == MR_FAILED) return failed(done, error);
+    const bool is_full = total == 0 ? outcome == MR_TAKEN : done == total;
     if (is_full || (done >= wanted && done > 0 && !is_boundary)) return (ssize_t)done;
-    if (outcome == TAKEN && !is_peek) continue;
+    if (outcome == MR_TAKEN && !is_peek) continue;
     if (!is_waiting || (done >= wanted && done > 0)) return failed(done, EAGAIN);
     if (is_peek && done > 0) {
       // Too few, and they stay: a wait for more would see these. No more come after the end.
@@ -227,12 +235,20 @@ bool mr_flush(struct mr_connection *connection, int fd, bool is_waiting) {
     if (connection->out_mode == MR_FLUSH) {
       const size_t offset = (size_t)(connection->flush_position - connection->out_base) & connection->ring_mask;
       const size_t rest = (size_t)connection->ring_mask + 1 - offset;
-      sent =
-          real.send(fd, connection->out_ring + offset, left < rest ? (size_t)left : rest, MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (sent > 0) connection->flush_position += (uint64_t)sent;
+      if (connection->header_left > 0) {
+        const uint8_t *end = (const uint8_t *)(&connection->header + 1);
+        sent = real.send(fd, end - connection->header_left, connection->header_left,
+                         MSG_DONTWAIT | MSG_NOSIGNAL | (left > 0 ? MSG_MORE : 0));
+        if (sent > 0) connection->header_left -= (uint32_t)sent;
+      } else {
+        sent = real.send(fd, connection->out_ring + offset, left < rest ? (size_t)left : rest,
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent > 0) connection->flush_position += (uint64_t)sent;
+      }
       // Who cannot be reached any more gets nothing, as from TCP.
       if (sent < 0 && errno != EAGAIN && errno != EINTR) {
         connection->flush_position = connection->out_position;
+        connection->header_left = 0;
         if (errno != EPIPE) connection->pending_error = errno;
       }
     }

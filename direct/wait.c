@@ -8,33 +8,42 @@
 #define IN_EVENTS (POLLIN | POLLRDNORM)
 #define OUT_EVENTS (POLLOUT | POLLWRNORM)
 
+static bool is_taken_back(struct mr_connection *connection) {
+  if (connection->out_mode != MR_RING) return false;
+  return atomic_load(&connection->out->until) != 0 || (atomic_load(&connection->out->from) & MR_RETRACTED) != 0;
+}
+
 // Whether the ring, rather than the socket, has something for who waits.
 static bool has_news(struct mr_connection *connection, short events) {
   if ((events & POLLIN) != 0 && connection->in_mode == MR_RING) {
     if (atomic_load(&connection->in->written) != (uint32_t)connection->in_position) return true;
-    if (atomic_load(&connection->in->until) != 0 || atomic_load(&connection->in->wants_back) != 0) return true;
+    if (!connection->has_lane &&
+        (atomic_load(&connection->in->until) != 0 || atomic_load(&connection->in->wants_back) != 0))
+      return true;
   }
   if ((events & POLLIN) != 0 && connection->in_mode == MR_TCP && atomic_load(&connection->in->from) != 0) return true;
+  if (is_taken_back(connection)) return true;
   if (connection->out_mode != MR_RING) return false;
-  if (atomic_load(&connection->out->until) != 0 || (atomic_load(&connection->out->from) & MR_RETRACTED) != 0)
-    return true;
   if ((events & POLLOUT) == 0) return false;
   return atomic_load(&connection->out->is_gone) != 0 || mr_room(connection) != 0;
 }
 
 static short socket_events(struct mr_connection *connection, short events) {
   short wanted = 0;
-  if ((events & POLLIN) != 0) wanted |= POLLIN | POLLRDHUP;
+  if ((events & POLLIN) != 0 && !connection->awaits_word) wanted |= POLLIN | POLLRDHUP;
   if (connection->out_mode == MR_FLUSH || ((events & POLLOUT) != 0 && connection->out_mode != MR_RING))
     wanted |= POLLOUT;
   // A FIN of somebody who only sends no more stays readable; to wait for it again would be to spin.
-  if ((events & POLLOUT) != 0 && connection->out_mode == MR_RING && atomic_load(&connection->in->is_shut) == 0)
+  if ((events & POLLOUT) != 0 && connection->out_mode == MR_RING && !connection->has_lane &&
+      atomic_load(&connection->in->is_shut) == 0)
     wanted |= POLLRDHUP;
   return wanted;
 }
 
 // 1: try again, 0: the time is over, -1: EINTR.
 int mr_wait(struct mr_connection *connection, int fd, short events, int64_t deadline_ns) {
+  // The other end may wait for what it has taken back.
+  if (connection->out_mode == MR_FLUSH || is_taken_back(connection)) mr_flush(connection, fd, false);
   while (mr_may_spin()) {
     if (has_news(connection, events)) {
       mr_found();
@@ -74,12 +83,26 @@ int mr_wait(struct mr_connection *connection, int fd, short events, int64_t dead
   return result;
 }
 
+// Follows the writer back to TCP. The answer is what the socket's events do not say of the
+// connection.
+static uint32_t look(struct mr_connection *connection, int fd) {
+  enum mr_outcome outcome = MR_NOTHING;
+  const bool is_due = atomic_load(&connection->kernel_news) != 0 || atomic_load(&connection->in->is_lost) != 0;
+  if (connection->in_mode == MR_RING && is_due) outcome = mr_look(connection, fd);
+  if (connection->in_mode == MR_SKIP) mr_skip(connection, fd);
+  const bool is_elsewhere = connection->in_mode == MR_RING || connection->in_mode == MR_SKIP;
+  if (!is_elsewhere || outcome == MR_ENDED || outcome == MR_FAILED) return 0;
+  return IN_EVENTS | POLLRDHUP | POLLHUP;
+}
+
 // The events of poll and epoll that hold now. `wanted` tells whether room matters.
 uint32_t mr_events(struct mr_connection *connection, int fd, uint32_t wanted) {
   uint32_t got = 0;
+  uint32_t hides = 0;
   bool asks_in = true, asks_out = true;
   if (mr_acquire(&connection->in_lock)) {
     mr_advance_in(connection);
+    if (unlikely(connection->has_lane)) hides = look(connection, fd);
     if (connection->in_mode == MR_RING) {
       if (mr_readable(connection) >= (uint64_t)connection->low_water) got |= IN_EVENTS;
       asks_in = atomic_load(&connection->kernel_news) != 0;
@@ -106,6 +129,7 @@ uint32_t mr_events(struct mr_connection *connection, int fd, uint32_t wanted) {
   atomic_store(&connection->kernel_news, 0);
   struct pollfd socket = {.fd = fd, .events = (short)(IN_EVENTS | POLLRDHUP | POLLPRI | (asks_out ? OUT_EVENTS : 0))};
   if (real.poll(&socket, 1, 0) <= 0) return got;
+  socket.revents &= (short)~hides;
   got |= (uint16_t)socket.revents;
   if ((socket.revents & ~OUT_EVENTS) == 0) return got;
   atomic_store(&connection->kernel_news, 1);
