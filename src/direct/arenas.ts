@@ -1,4 +1,5 @@
-// Arenas: memory that two programs share, and the slots in it, one for each of their connections.
+// Arenas: memory that two programs share, or a program and a lane, and the slots in it, one for
+// each connection.
 
 import { EventFd, MemoryFile } from '../native/index.ts';
 import { arenaBytes, ringsOffset, SLOT_BYTES, SLOTS, SLOTS_OFFSET } from './layout.ts';
@@ -9,7 +10,10 @@ export type Party = 0 | 1;
 
 export const otherParty = (party: Party): Party => (party === 0 ? 1 : 0);
 
-/** A slot that two programs use for one connection. */
+/** The number of a lane among the parties; programs have numbers from 1 on. */
+export const partyOfLane = (lane: number): number => -1 - lane;
+
+/** A slot that two parties use for one connection. */
 export interface Place {
   readonly arena: Arena;
   readonly slot: number;
@@ -22,7 +26,7 @@ export interface Place {
 export class Arena implements Disposable {
   /** No other arena of this daemon ever has it. */
   readonly id: number;
-  /** The numbers of the two programs; the first is party 0. */
+  /** The numbers of the two programs, or of a program and a lane; the first is party 0. */
   readonly programs: readonly [number, number];
   readonly ringBytes: number;
   readonly #memory: MemoryFile;
@@ -54,6 +58,11 @@ export class Arena implements Disposable {
 
   get isClosed(): boolean {
     return this.#memory.isClosed;
+  }
+
+  /** The other party is a lane. */
+  get isWithLane(): boolean {
+    return this.programs[1] < 0;
   }
 
   partyOf(program: number): Party {
@@ -107,7 +116,7 @@ interface ArenasOptions {
   readonly memoryBytes: number;
 }
 
-/** The arenas of all pairs of programs. A pair has several when one is full. */
+/** The arenas of all pairs of programs or lanes. A pair has several when one is full. */
 export class Arenas implements Disposable {
   readonly #ringBytes: number;
   readonly #maxPlaces: number;
@@ -126,7 +135,10 @@ export class Arenas implements Disposable {
     return this.#places;
   }
 
-  /** Undefined when there is no more memory. Throws when the system refuses what an arena needs. */
+  /**
+   * The lane, if one of them is, comes second. Undefined when there is no more memory. Throws when
+   * the system refuses what an arena needs.
+   */
   take(one: number, other: number): Place | undefined {
     if (this.#places >= this.#maxPlaces) return undefined;
     const key = keyOf(one, other);

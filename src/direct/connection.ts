@@ -10,8 +10,12 @@ export interface Connection {
   readonly number: number;
   /** Undefined until the socket was looked at. */
   identity: Identity | undefined;
-  /** Undefined until the other end was found. */
+  /** The address of the other end, as this one knows it. */
+  remote: string;
+  /** Undefined until the other end was found on this host. */
   promotion: Promotion | undefined;
+  /** Undefined until the other end was found on the host of a peer. */
+  mirror: Mirror | undefined;
 }
 
 /** Both ends of one connection, in their slot. */
@@ -19,6 +23,16 @@ export interface Promotion {
   readonly place: Place;
   /** By party; undefined once it was withdrawn. */
   readonly ends: [Connection | undefined, Connection | undefined];
+}
+
+/** One end of a connection with a program of another host, in its slot. */
+interface Mirror {
+  readonly place: Place;
+  /** By which both daemons know the connection. */
+  readonly key: string;
+  readonly peer: string;
+  /** Its program knows of the slot. */
+  isPromoted: boolean;
 }
 
 export interface IdentifiedConnection extends Connection {

@@ -4,10 +4,11 @@
 import { randomBytes } from 'node:crypto';
 import { chmodSync, lstatSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { Fd, FdWatch, Poller, pollEvents, Socket } from '../native/index.ts';
+import { type Address, Fd, FdWatch, Poller, pollEvents, Socket } from '../native/index.ts';
 import type { DirectStatus } from '../status/index.ts';
 import { makeRunFolder } from '../system/index.ts';
 import { IdentityReader } from './identity.ts';
+import type { Mesh, MeshNews } from './mesh.ts';
 import { Program } from './program.ts';
 import { Promotions } from './promotions.ts';
 
@@ -15,6 +16,8 @@ export interface DirectServerOptions {
   readonly socketPath: string;
   readonly ringBytes: number;
   readonly memoryBytes: number;
+  /** Without it, only connections between programs of this host are promoted. */
+  readonly mesh?: Mesh;
 }
 
 const MAX_PROGRAMS = 8192;
@@ -37,11 +40,20 @@ export class DirectServer implements Disposable {
   #pause: NodeJS.Timeout | undefined;
 
   /** Throws where this machine or this user cannot. */
-  static start({ socketPath, ringBytes, memoryBytes }: DirectServerOptions): DirectServer {
+  static start({ socketPath, ringBytes, memoryBytes, mesh }: DirectServerOptions): DirectServer {
     using undo = new DisposableStack();
-    const reader = undo.use(IdentityReader.create());
-    const readIdentities = (sockets: readonly (Fd | undefined)[]) => reader.read(sockets);
-    const promotions = undo.use(new Promotions({ ringBytes, memoryBytes, readIdentities }));
+    const identities = undo.use(IdentityReader.create());
+    const promotions = undo.use(
+      new Promotions({
+        ringBytes,
+        memoryBytes,
+        reader: {
+          readIdentities: (sockets) => identities.read(sockets),
+          readRemote: (socket) => hostOf(Socket.peerAddressOf(socket)),
+        },
+        mesh,
+      }),
+    );
     const listener = undo.use(Socket.messages());
     undo.defer(listenForAll(listener, socketPath));
     const poller = undo.use(Poller.create());
@@ -67,6 +79,13 @@ export class DirectServer implements Disposable {
 
   get status(): DirectStatus {
     return { programs: this.#programs.size, ...this.#promotions.counters };
+  }
+
+  /** What happens to peers and lanes. Nobody hears it without a mesh. */
+  hear(news: MeshNews): void {
+    if (this.#undo.disposed) return;
+    this.#promotions.hear(news);
+    this.#settle();
   }
 
   /** Programs are not told: their connections go on through their rings. */
@@ -164,6 +183,10 @@ export class DirectServer implements Disposable {
     this.#poller.remove(program.fd);
     program.close();
   }
+}
+
+function hostOf(address: Address | undefined): string {
+  return address === undefined || address.family === 'unix' ? '' : address.host;
 }
 
 /** The socket has its mode and listens when it gets its name. The answer removes the name again. */

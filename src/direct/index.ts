@@ -1,4 +1,4 @@
-// The daemon's side of direct connections: programs of one host whose bytes go through shared
-// rings.
+// The daemon's side of direct connections: programs whose bytes go through shared rings.
 
 export { DirectServer } from './direct-server.ts';
+export type { DirectWord, Mesh } from './mesh.ts';

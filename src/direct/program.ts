@@ -13,6 +13,7 @@ import {
   MESSAGE_BYTES,
   type Message,
   messageKinds,
+  WITH_LANE,
 } from './layout.ts';
 
 /** Others have their turn after so many messages. */
@@ -110,12 +111,15 @@ export class Program implements Disposable {
     }
   }
 
-  promote(connection: number, arena: Arena, slot: number, party: Party): void {
+  /** `token`: of a connection whose other end is on another host. */
+  promote(connection: number, arena: Arena, slot: number, party: Party, token = 0n): void {
     if (!this.#arenas.has(arena.id)) {
       this.#arenas.add(arena.id);
-      this.#send({ kind: messageKinds.arena, arena: arena.id, party, value: arena.ringBytes }, arena.fdsFor(party));
+      const flags = arena.isWithLane ? BigInt(WITH_LANE) : 0n;
+      const message = { kind: messageKinds.arena, arena: arena.id, party, value: arena.ringBytes, token: flags };
+      this.#send(message, arena.fdsFor(party));
     }
-    this.#send({ kind: messageKinds.promote, connection, arena: arena.id, slot, party });
+    this.#send({ kind: messageKinds.promote, connection, arena: arena.id, slot, party, token });
   }
 
   decline(connection: number): void {

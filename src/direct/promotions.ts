@@ -6,48 +6,59 @@ import { Fd } from '../native/index.ts';
 import type { DirectStatus } from '../status/index.ts';
 import { type Arena, Arenas, otherParty, type Place } from './arenas.ts';
 import { type Connection, type IdentifiedConnection, type Promotion, partyIn } from './connection.ts';
-import type { IdentityAnswer } from './identity.ts';
+import type { Mesh, MeshNews } from './mesh.ts';
+import { Mirrors } from './mirrors.ts';
 import { OfferCounts } from './offer-counts.ts';
+import { OfferedSockets, type SocketReader } from './offered-sockets.ts';
 import { WaitingOffers } from './pairing.ts';
 import type { Program } from './program.ts';
+import { RemotePairing } from './remote-pairing.ts';
 
 /** A program, and all programs of a user, may have so many offers that wait. */
 const MAX_WAITING = 4096;
 const MAX_WAITING_OF_USER = 4 * MAX_WAITING;
-/** Descriptors that are held at once, for one look at all of them. */
-const MAX_BATCH = 64;
 
 interface PromotionsOptions {
   readonly ringBytes: number;
   readonly memoryBytes: number;
-  /** The identities of sockets, in their order. */
-  readonly readIdentities: (sockets: readonly (Fd | undefined)[]) => readonly IdentityAnswer[];
-}
-
-interface Offered {
-  readonly connection: Connection;
-  /** Undefined: it is declined, when its turn comes. */
-  readonly socket: Fd | undefined;
+  readonly reader: SocketReader;
+  /** Without it, both ends must be on this host. */
+  readonly mesh?: Mesh | undefined;
 }
 
 export class Promotions implements Disposable {
   readonly #arenas: Arenas;
-  readonly #readIdentities: PromotionsOptions['readIdentities'];
+  readonly #sockets: OfferedSockets;
+  readonly #mirrors: Mirrors | undefined;
+  readonly #remote: RemotePairing | undefined;
   readonly #waiting = new WaitingOffers<IdentifiedConnection>();
   readonly #offers = new OfferCounts();
-  #batch: Offered[] = [];
   #promoted = 0;
+  #mirrored = 0;
   #declined = 0;
 
-  constructor({ ringBytes, memoryBytes, readIdentities }: PromotionsOptions) {
+  constructor({ ringBytes, memoryBytes, reader, mesh }: PromotionsOptions) {
     this.#arenas = new Arenas({ ringBytes, memoryBytes });
-    this.#readIdentities = readIdentities;
+    this.#sockets = new OfferedSockets(reader);
+    if (mesh === undefined) return;
+    const ends = {
+      stopWaiting: (connection: IdentifiedConnection) => this.#stopWaiting(connection),
+      waitAgain: (connection: IdentifiedConnection) => this.#pair(connection, false),
+      promote: (connection: Connection, place: Place, token: bigint) => this.#promoteMirrored(connection, place, token),
+      decline: (connection: IdentifiedConnection) => {
+        this.#stopWaiting(connection);
+        this.#decline(connection);
+      },
+    };
+    this.#mirrors = new Mirrors(this.#arenas, mesh.lanes);
+    this.#remote = new RemotePairing(mesh, this.#mirrors, ends, ringBytes);
   }
 
   get counters(): Omit<DirectStatus, 'programs'> {
     return {
       waiting: this.#waiting.count,
       connections: this.#arenas.places,
+      mirrored: this.#mirrored,
       promoted: this.#promoted,
       declined: this.#declined,
     };
@@ -62,47 +73,59 @@ export class Promotions implements Disposable {
       Fd.closeAside(fds);
       throw new ProtocolError(`connection ${number} is offered twice`);
     }
-    const connection: Connection = { program, number, identity: undefined, promotion: undefined };
+    const connection: Connection = {
+      program,
+      number,
+      identity: undefined,
+      remote: '',
+      promotion: undefined,
+      mirror: undefined,
+    };
     const isWanted = fds.length === 1 && this.#hasRoom(program);
     if (!isWanted) Fd.closeAside(fds);
     program.connections.set(number, connection);
     this.#offers.add(program);
-    this.#batch.push({ connection, socket: isWanted ? fds[0] : undefined });
-    if (this.#batch.length >= MAX_BATCH) this.decide();
+    this.#sockets.add(connection, isWanted ? fds[0] : undefined);
+    if (this.#sockets.isFull) this.decide();
   }
 
   /**
    * Looks at all sockets that were offered, and promotes connections of which both ends are there.
    */
   decide(): void {
-    if (this.#batch.length === 0) return;
-    const batch = this.#batch;
-    this.#batch = [];
-    const answers = this.#identities(batch.map(({ socket }) => socket));
-    closeAll(batch);
-    for (const [index, { connection }] of batch.entries()) {
+    for (const { connection, identity } of this.#sockets.look()) {
       // Withdrawn meanwhile, or its program has ended.
       if (connection.program.connections.get(connection.number) !== connection) continue;
-      const identity = answers[index];
       if (identity === undefined) this.#decline(connection);
-      else this.#pair(Object.assign(connection, { identity }));
+      else this.#pair(Object.assign(connection, { identity }), true);
     }
   }
 
   /** Of a connection that is not known it is late: that one was declined meanwhile. */
   withdraw(program: Program, number: number): void {
     const connection = program.connections.get(number);
-    if (connection !== undefined) this.#leave(connection);
+    if (connection !== undefined) this.#leave(connection, false);
   }
 
   /** Forgets all that a program had. The answer tells the arenas that were closed. */
   end(program: Program): readonly Arena[] {
-    for (const connection of program.connections.values()) this.#leave(connection);
-    return this.#arenas.closeOf(program.id);
+    for (const connection of program.connections.values()) this.#leave(connection, true);
+    const closed = this.#arenas.closeOf(program.id);
+    for (const arena of closed) this.#mirrors?.ended(arena);
+    return closed;
+  }
+
+  /** What happens to peers and lanes. */
+  hear(news: MeshNews): void {
+    if (news.kind === 'peerUp') this.#remote?.peerUp(news.peer, news.isDialer);
+    else if (news.kind === 'peerDown') this.#remote?.peerDown(news.peer);
+    else if (news.kind === 'linkUp') this.#remote?.linkUp(news.peer);
+    else if (news.kind === 'word') this.#remote?.hear(news.peer, news.word);
+    else this.#mirrors?.unmirrored(news.arena, news.slot);
   }
 
   close(): void {
-    closeAll(this.#batch.splice(0));
+    this.#sockets.close();
     this.#arenas.close();
   }
 
@@ -115,18 +138,14 @@ export class Promotions implements Disposable {
     return ofProgram < MAX_WAITING && ofUser < MAX_WAITING_OF_USER;
   }
 
-  #identities(sockets: readonly (Fd | undefined)[]): readonly IdentityAnswer[] {
-    try {
-      return this.#readIdentities(sockets);
-    } catch {
-      // The system is out of memory or descriptors: these connections stay what they are.
-      return [];
-    }
-  }
-
-  #pair(connection: IdentifiedConnection): void {
+  /** `isNew`: it has not waited before. */
+  #pair(connection: IdentifiedConnection, isNew: boolean): void {
     const other = this.#waiting.add(connection);
-    if (other === 'waiting') return;
+    if (other === 'waiting') {
+      this.#remote?.add(connection, isNew);
+      return;
+    }
+    if (other !== 'twice') this.#remote?.remove(other);
     // A connection of a program with itself has one library at both ends, which could wait for
     // itself.
     const place =
@@ -158,6 +177,18 @@ export class Promotions implements Disposable {
     }
   }
 
+  #promoteMirrored({ program, number }: Connection, { arena, slot }: Place, token: bigint): void {
+    this.#promoted++;
+    this.#mirrored++;
+    this.#offers.remove(program);
+    program.promote(number, arena, slot, 0, token);
+  }
+
+  #stopWaiting(connection: IdentifiedConnection): void {
+    this.#waiting.remove(connection);
+    this.#remote?.remove(connection);
+  }
+
   #decline(connection: Connection): void {
     const { program, number } = connection;
     this.#declined++;
@@ -168,12 +199,16 @@ export class Promotions implements Disposable {
     program.decline(number);
   }
 
-  #leave(connection: Connection): void {
-    const { program, number, promotion } = connection;
+  /** `isEnded`: its program has. */
+  #leave(connection: Connection, isEnded: boolean): void {
+    const { program, number, promotion, mirror } = connection;
     program.connections.delete(number);
+    if (mirror?.isPromoted === true) this.#mirrored--;
+    else if (promotion === undefined) this.#offers.remove(program);
     if (promotion === undefined) {
-      this.#offers.remove(program);
-      if (isIdentified(connection)) this.#waiting.remove(connection);
+      if (!isIdentified(connection)) return;
+      this.#stopWaiting(connection);
+      this.#remote?.leave(connection, isEnded);
       return;
     }
     const { place, ends } = promotion;
@@ -182,16 +217,6 @@ export class Promotions implements Disposable {
     const other = ends[otherParty(party)];
     if (other === undefined) this.#arenas.giveBack(place);
     else other.program.demote(other.number, place.arena, place.slot, otherParty(party));
-  }
-}
-
-/**
- * At once: another descriptor of a socket holds back its FIN. Each program waits only for its own
- * sockets.
- */
-function closeAll(batch: readonly Offered[]): void {
-  for (const offered of Map.groupBy(batch, ({ connection }) => connection.program).values()) {
-    Fd.closeAside(offered.map(({ socket }) => socket).filter((socket) => socket !== undefined));
   }
 }
 

@@ -197,6 +197,12 @@ export class Socket extends Fd {
     return decodeAddress(address, check(addon.getpeername(this.fd, address), 'getpeername'));
   }
 
+  /** As peerAddress, of a socket that somebody handed over; undefined when it has none. */
+  static peerAddressOf({ fd }: Fd): Address | undefined {
+    const size = addon.getpeername(fd, address);
+    return size < 0 ? undefined : decodeAddress(address, size);
+  }
+
   setOption(option: SocketOption, value: number): void {
     const [level, name] = socketOptions[option];
     number[0] = value;

@@ -1,10 +1,9 @@
 // The daemon: steering in the kernel, lanes that carry, a control plane for its peers, and what
 // people want to know of it.
 
-import { dirname } from 'node:path';
 import type { Config } from '../config/index.ts';
 import { changedKeys } from '../config/index.ts';
-import { DirectServer } from '../direct/index.ts';
+import type { DirectServer } from '../direct/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
 import type { FromLane } from '../lane/index.ts';
 import { type Address, ip } from '../native/index.ts';
@@ -24,13 +23,13 @@ import {
   type Verdict,
   verdictName,
 } from '../steering/index.ts';
-import { directSocketPath } from '../system/index.ts';
 import { readSecurity } from '../tls/index.ts';
 import { Acceptance } from './acceptance.ts';
 import { Admission } from './admission/index.ts';
 import { Announcements } from './announcements.ts';
 import { BigSegments } from './big-segments.ts';
 import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
+import { DirectMesh, startDirect, tellDirectOf } from './direct-mesh.ts';
 import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
 import { HostListeners } from './host-listeners.ts';
 import { Lanes } from './lanes.ts';
@@ -259,10 +258,14 @@ async function makeParts(
       heartbeatMs: channel.heartbeatMs,
       deadMs: channel.deadMs,
       handlers: {
-        onUp: (name, connection, hello) => peers.get(name)?.connected(connection, hello),
+        onUp: (name, connection, hello) => {
+          peers.get(name)?.connected(connection, hello);
+          direct?.hear({ kind: 'peerUp', peer: name, isDialer: connection.isDialer });
+        },
         onDown: (name, reason) => {
           peers.get(name)?.disconnected(reason);
           admission.peerDown(name);
+          direct?.hear({ kind: 'peerDown', peer: name });
         },
         onRevoked: (name, reason) => peers.get(name)?.revoked(reason),
         onDialFailed: (name, reason) => peers.get(name)?.dialFailed(reason),
@@ -273,6 +276,7 @@ async function makeParts(
         onListeners: (name, added, removed) => peers.listenersChanged(name, added, removed),
         onKnock: (name, message) => admission.hearKnock(name, message),
         onGate: (name, message) => admission.hearGate(name, message),
+        onDirect: (name, word) => direct?.hear({ kind: 'word', peer: name, word }),
         onLink: (name, link, body) => peers.get(name)?.hearLink(link, body),
         onError: (error) => reportError('control', error.message, error.code),
       },
@@ -308,7 +312,7 @@ async function makeParts(
   const directory = undo.use(mergeDirectories(statics, etcd));
   const readiness = new Readiness(directory, node, instance);
   const plain = new PlainLog();
-  const direct = undo.use(startDirect(config));
+  const direct = undo.use(startDirect(config, new DirectMesh({ name: node, peers, lanes, control })));
   const known = { steering, lanes, peers, control, listeners, namespaces, admission, direct, plain, readiness };
   const reporter = new DaemonReporter({ config, ...known });
   return { ...known, addresses, statics, etcd, directory, reporter };
@@ -317,14 +321,17 @@ async function makeParts(
 /** From here on the parts hear of each other. The answer lets them look for listeners again. */
 function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => void {
   const { steering, lanes, peers, control, listeners, addresses, namespaces, admission, plain, readiness } = parts;
-  const { etcd, directory, reporter } = parts;
+  const { etcd, directory, reporter, direct } = parts;
   const setPeers = (): void => {
     peers.replace(directory.peers);
     listeners.setPeers(directory.peers.map(({ name }) => name));
     control.setPeers(directory.peers);
     readiness.check();
   };
-  lanes.onMessage((message) => hearLane(message, peers));
+  lanes.onMessage((message) => {
+    hearLane(message, peers);
+    if (direct !== undefined) tellDirectOf(message, direct);
+  });
   directory.onChange(setPeers);
   etcd.onProblem(() => readiness.check());
   setPeers();
@@ -392,19 +399,6 @@ function hearLane(message: FromLane, peers: PeerTable): void {
     case 'error':
       reportError('lane', message.message, '');
       break;
-  }
-}
-
-/** Without it programs use TCP as ever, so the daemon starts without it. */
-function startDirect({ direct, api, instance }: Config): DirectServer | undefined {
-  if (!direct.enabled) return undefined;
-  try {
-    return DirectServer.start({ ...direct, socketPath: directSocketPath(instance, dirname(api.socket)) });
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error)) throw error;
-    const message = `${error.message}; connections between programs of this host stay on TCP (direct.enabled: false turns this off)`;
-    reportError('direct', message, String(error.code));
-    return undefined;
   }
 }
 

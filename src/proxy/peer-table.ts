@@ -1,6 +1,7 @@
 // The peers of a daemon, by name: follows the directory, and believes each only what is about
 // addresses of its own host.
 
+import { isIP } from 'node:net';
 import { canonicalHost, formatIpEndpoint, type IpEndpoint, ownAddresses } from '../steering/index.ts';
 import { AddressOwners } from './address-owners.ts';
 import { type ControlPeer, isDialerOf } from './control/index.ts';
@@ -119,6 +120,18 @@ export class PeerTable implements Disposable {
   /** The peer whose host an endpoint is at. */
   ownerOf(endpoint: string): string | undefined {
     return this.#owners.ownerOf(hostOf(endpoint));
+  }
+
+  /**
+   * The peers that may have the end of a connection that an end on this host knows by that address:
+   * its owner, or through NAT whoever. None for addresses of this host.
+   */
+  peersFor(host: string): readonly string[] {
+    if (isIP(host) === 0) return [];
+    const found = canonicalHost(host);
+    if (found.startsWith('127.') || found === '::1' || this.#own.has(found)) return [];
+    const owner = this.#owners.ownerOf(found);
+    return owner === undefined ? [...this.#known.keys()] : [owner];
   }
 
   /** Why a destination that a rule is about was not announced; '' when it is no peer's. */

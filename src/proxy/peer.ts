@@ -170,6 +170,11 @@ export class Peer implements Disposable {
     lanes.tell(lanes.laneOf(link), { kind: 'link', peer: this.name, link, body });
   }
 
+  /** The numbers of those that are up. */
+  get upLinks(): readonly number[] {
+    return Array.from(this.#links).flatMap(([link, { state }]) => (state === 'up' ? [link] : []));
+  }
+
   linkChanged(link: number, { state, reason, wire }: PeerLink & { readonly wire: string }): void {
     this.#links.set(link, { state, reason });
     publishLink({ peer: this.name, link, lane: this.#parts.lanes.laneOf(link), state, wire, reason });

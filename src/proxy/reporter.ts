@@ -76,7 +76,7 @@ export class DaemonReporter {
       lanes: reports.map(({ lane }) => lane),
       verdicts: steering.counters(),
       counters: sum(reports),
-      direct: direct?.status ?? { programs: 0, waiting: 0, connections: 0, promoted: 0, declined: 0 },
+      direct: direct?.status ?? { programs: 0, waiting: 0, connections: 0, mirrored: 0, promoted: 0, declined: 0 },
       memory: {
         rssBytes: process.memoryUsage.rss(),
         heldBytes: reports.reduce((bytes, { lane }) => bytes + lane.heldBytes, 0),

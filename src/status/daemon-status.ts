@@ -90,7 +90,7 @@ export interface LaneStatus {
   readonly cpuSeconds: number;
 }
 
-/** Programs of this host that have the library, and their connections with each other. */
+/** Programs of this host that have the library, and their connections. */
 export interface DirectStatus {
   /** Programs that are connected to the daemon now. */
   readonly programs: number;
@@ -98,6 +98,8 @@ export interface DirectStatus {
   readonly waiting: number;
   /** Connections whose bytes go from program to program now. */
   readonly connections: number;
+  /** Those of them whose other end is on the host of a peer. */
+  readonly mirrored: number;
   /** All that were promoted since the start. */
   readonly promoted: number;
   /** Offers that were declined since the start. */

@@ -97,6 +97,9 @@ function directSpecs(): readonly MetricSpec[] {
     gauge('millrace_direct_connections', [], 'Connections whose bytes go from program to program.', ({ direct }) =>
       one(direct.connections),
     ),
+    gauge('millrace_direct_mirrored', [], 'Those whose other end is on the host of a peer.', ({ direct }) =>
+      one(direct.mirrored),
+    ),
     counter('millrace_direct_promoted_total', [], 'Connections that were promoted.', ({ direct }) =>
       one(direct.promoted),
     ),

@@ -10,6 +10,7 @@ import type { IpEndpoint } from '../../steering/index.ts';
 import { printable } from '../../text/index.ts';
 import {
   controlProtocol,
+  type DirectWord,
   type GateMessage,
   type KnockMessage,
   MAX_AT_ONCE,
@@ -18,6 +19,7 @@ import {
   type PeerMessage,
 } from './control-protocol.ts';
 import type { HeartbeatSpec, PeerHello } from './control-spec.ts';
+import { DirectTeller } from './direct-teller.ts';
 import type { Handshake } from './handshake.ts';
 
 /** More than this waits to be sent: the peer does not read. */
@@ -50,6 +52,7 @@ export class ControlConnection {
   readonly #beat: HeartbeatSpec;
   readonly #events: ConnectionEvents;
   readonly #lines = new LineSplitter(MAX_LINE_BYTES, new LineBudget());
+  readonly #direct = new DirectTeller((message) => this.#send(message));
   readonly #untold: (KnockMessage | GateMessage)[] = [];
   #heartbeat: Heartbeat | undefined;
   #isEnded = false;
@@ -102,6 +105,11 @@ export class ControlConnection {
   /** About packets between the two hosts. What is told in one turn goes in few lines. */
   tellAdmission(message: KnockMessage | GateMessage): void {
     if (this.#untold.push(message) === 1) setImmediate(() => this.#tellAll());
+  }
+
+  /** About direct connections between the two hosts. */
+  tellDirect(word: DirectWord): void {
+    if (!this.#isEnded) this.#direct.tell(word);
   }
 
   #tellAll(): void {
@@ -211,6 +219,7 @@ export class ControlConnection {
     if (this.#isEnded) return;
     this.#isEnded = true;
     this.#heartbeat?.stop();
+    this.#direct.close();
     this.#events.onEnd(this, { kind, reason });
   }
 }

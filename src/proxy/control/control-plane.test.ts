@@ -57,6 +57,30 @@ describe('the control plane', { concurrency: true }, () => {
     await using _other = await Party.start({ name: 'b', peers: [], port: other });
   });
 
+  test('words on direct connections come one by one, and to nobody they are lost', async () => {
+    await using pair = await startPair();
+    const { a, b } = pair;
+    const [key, proof] = ['c'.repeat(32), 'd'.repeat(32)];
+    const words = [
+      { kind: 'directGone', key },
+      { kind: 'directFound', key, proof, link: 63 },
+      ...Array.from({ length: 100 }, (_, index) => ({
+        kind: 'directWaits' as const,
+        key: index.toString(16).padStart(32, '0'),
+      })),
+    ] as const;
+    a.plane.tellDirect('nobody', words[0]);
+    for (const word of words) a.plane.tellDirect('b', word);
+    const heard = () => b.news.filter((line) => line.startsWith('a {'));
+    await eventually('all are heard', () => heard().length === words.length);
+    assert.deepEqual(
+      heard().map((line) => JSON.parse(line.slice(2))),
+      words,
+    );
+    b.plane.tellDirect('a', words[1]);
+    await eventually('the other way, too', () => a.news.at(-1) === `b ${JSON.stringify(words[1])}`);
+  });
+
   test('what is sent to nobody, or is too large, is said; closing twice is harmless', async () => {
     await using pair = await startPair();
     const { a } = pair;

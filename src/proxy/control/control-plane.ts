@@ -7,7 +7,7 @@ import type { IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial, revocationOf } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
-import { type GateMessage, type KnockMessage, MAX_ADDRESSES } from './control-protocol.ts';
+import { type DirectWord, type GateMessage, type KnockMessage, MAX_ADDRESSES } from './control-protocol.ts';
 import { ControlServer, type Incoming } from './control-server.ts';
 import type {
   ControlAddress,
@@ -124,6 +124,11 @@ export class ControlPlane implements AsyncDisposable {
     const connection = this.#entries.get(peer)?.connection;
     connection?.tellAdmission(message);
     return connection !== undefined;
+  }
+
+  /** About direct connections between the two hosts. Nothing happens when the peer is not up. */
+  tellDirect(peer: string, word: DirectWord): void {
+    this.#entries.get(peer)?.connection?.tellDirect(word);
   }
 
   /** The peer broke the protocol. */

@@ -6,13 +6,15 @@ import { checkHello, controlProtocol, MAX_LINK_BODY_BYTES } from './control-prot
 
 const hello = {
   millrace: 'control',
-  version: 4,
+  version: 5,
   name: 'a',
   incarnation: 'a'.repeat(32),
   lanes: 1,
   wires: ['shm'],
   admission: 'packets',
 };
+
+const found = { key: 'a'.repeat(32), proof: 'b'.repeat(32), link: 0 };
 
 describe('the lines between daemons', () => {
   test('whatever is not exactly a message is refused', () => {
@@ -41,6 +43,17 @@ describe('the lines between daemons', () => {
       [{ kind: 'link', link: 0, body: {}, more: 1 }, /more is no field of it/],
       [{ kind: 'link', link: 0, body: { a: 'x'.repeat(MAX_LINK_BODY_BYTES) } }, /body has 16392 bytes; expected 0 to/],
       [{ kind: 'link', link: 0, body: nested(5000) }, /body is nested deeper than 16/],
+      [{ kind: 'directWaits', keys: [] }, /keys is a list of 0; expected a list of 1 to 64/],
+      [{ kind: 'directWaits', keys: Array(65).fill('a'.repeat(32)) }, /keys is a list of 65/],
+      [{ kind: 'directWaits', keys: ['a'.repeat(31)] }, /keys\[0\] is "a+"; expected 32 hexadecimal digits/],
+      [{ kind: 'directWaits', keys: ['A'.repeat(32)] }, /keys\[0\] is "A+"; expected 32 hexadecimal digits/],
+      [{ kind: 'directWaits', keys: 'a'.repeat(32) }, /keys is "a+"; expected a list/],
+      [{ kind: 'directGone', keys: [7] }, /keys\[0\] is 7; expected 32 hexadecimal digits/],
+      [{ kind: 'directFound', list: [{ ...found, link: 64 }] }, /list\[0\]\.link is 64; expected 0 to 63/],
+      [{ kind: 'directFound', list: [{ ...found, link: -1 }] }, /list\[0\]\.link is -1/],
+      [{ kind: 'directFound', list: [{ ...found, proof: 'g'.repeat(32) }] }, /list\[0\]\.proof is "g+"/],
+      [{ kind: 'directFound', list: [{ ...found, proof: undefined }] }, /proof is missing/],
+      [{ kind: 'directFound', list: Array(65).fill(found) }, /list is a list of 65/],
       [{ ...hello, name: '../a' }, /name is "..\/a"; expected a node name/],
       [{ ...hello, incarnation: 'A'.repeat(32) }, /incarnation is "A+"; expected 32 hexadecimal digits/],
       [{ ...hello, lanes: 0 }, /lanes is 0; expected 1 to 64/],

@@ -15,6 +15,10 @@
 //   either:    sequence              the whole sequence number, and that of the answer to the SYN
 //   either:    gate                  the key of the seal: from there on streams may come
 //   either:    closed                instead of heard or gate: why they may not
+//   either:    directWaits           ends of connections with these keys were offered and wait there
+//   acceptor:  directFound           the other ends are there, expected on these links; with proofs
+//   dialer:    directFound           it opens them there; with proofs of its own
+//   dialer:    directGone            instead: it has no such ends, or cannot
 //   either:    link                  for the lanes: about their link of that number
 //   either:    ping                  still here; answered with a pong of the same number
 //   either:    bye                   the last line of a side that leaves in order
@@ -47,7 +51,7 @@ const MAX_LANES = 64;
 const MAX_LINKS = 64;
 export const MAX_LINK_BODY_BYTES = 16 * 1024;
 const MAX_LINK_BODY_DEPTH = 16;
-/** Of what is told of knocks in one line. */
+/** Of what is told of knocks, or of direct connections, in one line. */
 export const MAX_AT_ONCE = 64;
 /** As many as a daemon keeps SYNs for. */
 const MAX_TAG = 16_383;
@@ -61,8 +65,10 @@ const reason = printableText();
 const many = <F extends Fields>(fields: F) => ({ list: list(object(fields), 1, MAX_AT_ONCE) });
 const nonce = hex(32);
 const sequenceNumber = integer(0, 0xffff_ffff);
+const link = integer(0, MAX_LINKS - 1);
+const keys = list(hex(32), 1, MAX_AT_ONCE);
 
-export const controlProtocol = new Protocol('control', 4, {
+export const controlProtocol = new Protocol('control', 5, {
   hello: {
     name: nodeName,
     incarnation: hex(32),
@@ -81,7 +87,10 @@ export const controlProtocol = new Protocol('control', 4, {
   sequence: many({ number: integer(), sequence: sequenceNumber, answer: sequenceNumber }),
   gate: many({ number: integer(), key: hex(32) }),
   closed: many({ number: integer(), reason }),
-  link: { link: integer(0, MAX_LINKS - 1), body: jsonObject(MAX_LINK_BODY_BYTES, MAX_LINK_BODY_DEPTH) },
+  directWaits: { keys },
+  directFound: many({ key: hex(32), proof: hex(32), link }),
+  directGone: { keys },
+  link: { link, body: jsonObject(MAX_LINK_BODY_BYTES, MAX_LINK_BODY_DEPTH) },
   ping: { number: integer() },
   pong: { number: integer() },
   bye: { reason },
@@ -92,19 +101,23 @@ export type Message = MessageOf<typeof controlProtocol>;
 /** What is said once both are up, apart from the heartbeat. */
 export type PeerMessage = MessageOf<
   typeof controlProtocol,
-  'addresses' | 'addressesKnown' | 'announce' | 'withdraw' | 'link' | KnockKind | GateKind
+  'addresses' | 'addressesKnown' | 'announce' | 'withdraw' | 'link' | KnockKind | GateKind | DirectKind
 >;
 
 type KnockKind = 'knock' | 'sequence';
 type GateKind = 'heard' | 'gate' | 'closed';
+type DirectKind = 'directWaits' | 'directFound' | 'directGone';
 /** One of the many that a message of that kind may tell. */
-type One<Kind extends KnockKind | GateKind> = Kind extends unknown
+type One<Kind extends KnockKind | GateKind | 'directFound'> = Kind extends unknown
   ? { readonly kind: Kind } & MessageOf<typeof controlProtocol, Kind>['list'][number]
   : never;
 /** From who knocks. */
 export type KnockMessage = One<KnockKind>;
 /** From who may have heard it. */
 export type GateMessage = One<GateKind>;
+
+/** Of one direct connection between the two hosts. */
+export type DirectWord = { readonly kind: 'directWaits' | 'directGone'; readonly key: string } | One<'directFound'>;
 
 /** Throws a UsageError when peers would refuse it. */
 export function checkHello(hello: PeerHello): void {

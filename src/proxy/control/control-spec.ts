@@ -4,7 +4,7 @@ import type { MillraceError } from '../../errors.ts';
 import type { HeartbeatSpec } from '../../json-lines/index.ts';
 import type { IpEndpoint } from '../../steering/index.ts';
 import type { ControlSecurity } from '../../tls/index.ts';
-import type { GateMessage, KnockMessage } from './control-protocol.ts';
+import type { DirectWord, GateMessage, KnockMessage } from './control-protocol.ts';
 
 export type { HeartbeatSpec } from '../../json-lines/index.ts';
 export type { ControlSecurity } from '../../tls/index.ts';
@@ -68,6 +68,8 @@ export interface ControlHandlers {
   onKnock(peer: string, message: KnockMessage): void;
   /** The peer answers knocks of this host. */
   onGate(peer: string, message: GateMessage): void;
+  /** About direct connections between the two hosts. */
+  onDirect(peer: string, word: DirectWord): void;
   /** `body` is an object of limited size and depth; its contents are not checked. */
   onLink(peer: string, link: number, body: object): void;
   onError(error: MillraceError): void;

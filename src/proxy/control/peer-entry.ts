@@ -5,7 +5,10 @@ import { formatIpEndpoint, type IpEndpoint } from '../../steering/index.ts';
 import type { ControlConnection } from './control-connection.ts';
 import type { GateMessage, KnockMessage, PeerMessage } from './control-protocol.ts';
 import { type ControlHandlers, type ControlPeer, MAX_ENDPOINTS_PER_PEER, type PeerHello } from './control-spec.ts';
+import { wordsOf } from './direct-teller.ts';
 import type { PeerDialer } from './peer-dialer.ts';
+
+type AdmissionMessage = Extract<PeerMessage, { readonly kind: KnockMessage['kind'] | GateMessage['kind'] }>;
 
 export class PeerEntry {
   readonly #handlers: ControlHandlers;
@@ -63,10 +66,12 @@ export class PeerEntry {
     else if (message.kind === 'link') this.#handlers.onLink(name, message.link, message.body);
     else if (message.kind === 'announce') this.#announce(connection, message.endpoints);
     else if (message.kind === 'withdraw') this.#withdraw(message.endpoints);
-    else this.#hearAdmission(name, message);
+    else if (message.kind === 'directWaits' || message.kind === 'directFound' || message.kind === 'directGone') {
+      for (const word of wordsOf(message)) this.#handlers.onDirect(name, word);
+    } else this.#hearAdmission(name, message);
   }
 
-  #hearAdmission(name: string, message: Extract<PeerMessage, { readonly list: unknown }>): void {
+  #hearAdmission(name: string, message: AdmissionMessage): void {
     for (const one of message.list) {
       const told = { kind: message.kind, ...one } as KnockMessage | GateMessage;
       if (told.kind === 'knock' || told.kind === 'sequence') this.#handlers.onKnock(name, told);

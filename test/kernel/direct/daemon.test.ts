@@ -63,7 +63,10 @@ describe('direct connections of a host', { concurrency: false }, () => {
     const [left, right] = [await one.expect(promote), await other.expect(promote)];
     assert.deepEqual([left.slot, left.party], [right.slot, 1 - right.party]);
     const { direct } = await daemon.status();
-    assert.deepEqual({ ...direct, promoted: 0 }, { programs: 2, waiting: 0, connections: 1, promoted: 0, declined: 0 });
+    assert.deepEqual(
+      { ...direct, promoted: 0 },
+      { programs: 2, waiting: 0, connections: 1, mirrored: 0, promoted: 0, declined: 0 },
+    );
   }
 
   const ended = (): Promise<void> =>
