@@ -68,11 +68,11 @@ export const rooms: readonly Room[] = [
   room('src/perf', 'bandwidth and latency, as perftest', 'src/native src/json-lines src/verbs src/providers'),
   room('src/steering', 'rules, maps, pins, methods', 'src/native src/system src/text'),
   room('src/loop', "a thread's epoll loop, acceptors, buffers", 'src/native'),
-  room('src/direct/arena', 'the memory that two parties of a direct connection share: layout, doorbells'),
+  room('src/direct/arena', 'the memory that two parties of a direct connection share: layout, doorbells', 'src/native'),
   room(
     'src/channel',
     'rings, credits, streams, sessions',
-    'src/native src/json-lines src/loop src/steering src/verbs src/verbs/endpoint',
+    'src/native src/json-lines src/loop src/steering src/verbs src/verbs/endpoint src/direct/arena',
   ),
   room(
     'src/direct',
@@ -86,7 +86,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/lane',
     'a worker thread of the daemon: accepts, carries',
-    'src/native src/system src/spin src/status src/loop src/steering src/channel src/config src/providers',
+    'src/native src/system src/spin src/status src/loop src/steering src/direct/arena src/channel src/config src/providers',
   ),
   room(
     'src/proxy/control',

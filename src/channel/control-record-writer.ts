@@ -1,23 +1,35 @@
 // Writes control records: all records but data, which streams receive into the ring themselves (see
 // Stream.resume).
 
-import { OPEN_PAYLOAD_BYTES, writeOpen } from './open-record.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
-import { recordKinds } from './record-layout.ts';
-import type { Stream } from './stream.ts';
-import { recordFlags } from './stream-ends.ts';
+import { recordFlags, type StreamEnds } from './stream-ends.ts';
 
 /** Pings and pongs that may wait, two numbers each; later ones are left out. */
 const MAX_PING_WORDS = 16;
 
+/** A stream of either kind, as the writer sees it. */
+export interface RecordWriting {
+  readonly ends: StreamEnds;
+  /** There is no credit to tell, even where that is pending. */
+  readonly isCreditTold: boolean;
+  /** Writes data, now that there is room. */
+  resume(): void;
+  /** The payload of its record with this flag of `recordFlags`. */
+  payloadBytesOf(flag: number): number;
+  /** Commits that record, for which there is room. */
+  write(ring: OutgoingRing, flag: number): void;
+  /** It is in the ring. */
+  written(flag: number): void;
+}
+
 export class ControlRecordWriter {
   readonly #ring: OutgoingRing;
   /** Streams with pending control records, first come first served. */
-  #queue: Stream[] = [];
-  #writing: Stream[] = [];
+  #queue: RecordWriting[] = [];
+  #writing: RecordWriting[] = [];
   /** Streams whose data found no room in the ring. */
-  #waiting: Stream[] = [];
-  #resuming: Stream[] = [];
+  #waiting: RecordWriting[] = [];
+  #resuming: RecordWriting[] = [];
   /** Kind and value of each. */
   readonly #pings: number[] = [];
   /** Records in the ring since the start, data included. */
@@ -33,12 +45,12 @@ export class ControlRecordWriter {
   }
 
   /** The stream has pending control records. */
-  enqueue(stream: Stream): void {
+  enqueue(stream: RecordWriting): void {
     this.#queue.push(stream);
   }
 
   /** Resumes the stream when there is room. */
-  waitForRoom(stream: Stream): void {
+  waitForRoom(stream: RecordWriting): void {
     this.#waiting.push(stream);
   }
 
@@ -104,7 +116,7 @@ export class ControlRecordWriter {
   }
 
   /** False when the ring is full. */
-  #writeAll(stream: Stream): boolean {
+  #writeAll(stream: RecordWriting): boolean {
     while (stream.ends.pending !== 0) {
       // The lowest flag first: they are in the order in which they may be written.
       const flag = stream.ends.pending & -stream.ends.pending;
@@ -112,35 +124,11 @@ export class ControlRecordWriter {
         stream.written(flag);
         continue;
       }
-      if (!this.#ring.fits(flag === recordFlags.open ? OPEN_PAYLOAD_BYTES : 0)) return false;
+      if (!this.#ring.fits(stream.payloadBytesOf(flag))) return false;
       this.records++;
-      this.#write(stream, flag);
+      stream.write(this.#ring, flag);
       stream.written(flag);
     }
     return true;
-  }
-
-  #write(stream: Stream, flag: number): void {
-    const ring = this.#ring;
-    switch (flag) {
-      case recordFlags.open:
-        writeOpen(ring.memory.buffer, ring.payloadOffset, stream.info);
-        ring.commit(recordKinds.open, stream.id, OPEN_PAYLOAD_BYTES, stream.tellCredit());
-        break;
-      case recordFlags.opened:
-        ring.commit(recordKinds.opened, stream.id, 0, stream.tellCredit());
-        break;
-      case recordFlags.refused:
-        ring.commit(recordKinds.refused, stream.id, 0, -1, stream.refusal);
-        break;
-      case recordFlags.credit:
-        ring.commit(recordKinds.credit, stream.id, 0, stream.tellCredit());
-        break;
-      case recordFlags.shut:
-        ring.commit(recordKinds.shut, stream.id, 0);
-        break;
-      default:
-        ring.commit(recordKinds.reset, stream.id, 0);
-    }
   }
 }

@@ -6,7 +6,7 @@ import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { RingPair } from './fixtures/ring-pair.ts';
 import { nexts } from './incoming-ring.ts';
-import { payloadOf, recordKinds, recordWords } from './record-layout.ts';
+import { MAX_KIND, payloadOf, recordKinds, recordWords } from './record-layout.ts';
 import { type Geometry, readerModes, ringOffset } from './region-layout.ts';
 
 const geometry: Geometry = { slotBytes: 64, slots: 32, maxRecordSlots: 4 };
@@ -35,7 +35,9 @@ function forge(pair: RingPair, fields: Partial<Record<keyof typeof recordWords, 
 
 function assertSane({ incoming }: RingPair): void {
   const { kind, size, payloadOffset, stream, credit, value } = incoming;
-  assert.ok(kind >= 1 && kind <= 10 && size >= 0 && size <= payloadOf(geometry.maxRecordSlots, geometry.slotBytes));
+  assert.ok(
+    kind >= 1 && kind <= MAX_KIND && size >= 0 && size <= payloadOf(geometry.maxRecordSlots, geometry.slotBytes),
+  );
   assert.ok(payloadOffset >= BASE + 32 && payloadOffset + size <= END - 4, `payload at ${payloadOffset}`);
   assert.ok(stream >= 0 && value >= 0 && credit >= -1 && credit <= 0xffff_ffff);
 }
@@ -44,7 +46,7 @@ describe('a ring that a hostile peer writes', () => {
   const protocolErrors: readonly [string, Parameters<typeof forge>[1], RegExp][] = [
     ['a sequence that is not due', { sequence: 9 }, /record 9 where 1 is due/],
     ['no kind', { kind: 0 }, /of kind 0/],
-    ['an unknown kind', { kind: 11 }, /of kind 11/],
+    ['an unknown kind', { kind: MAX_KIND + 1 }, /of kind 14/],
     ['an unknown flag', { kind: recordKinds.data | 0x200 }, /of kind 5/],
     ['no slots', { slots: 0 }, /of 0 slots/],
     ['more slots than a record may have', { slots: 5, size: 250 }, /of 5 slots/],
@@ -110,7 +112,7 @@ describe('a ring that a hostile peer writes', () => {
 
   test('any contents are a record, nothing or a protocol error, within the ring', () => {
     const header = fc.record({
-      kind: fc.oneof(word, fc.integer({ min: 1, max: 10 })),
+      kind: fc.oneof(word, fc.integer({ min: 1, max: MAX_KIND })),
       stream: word,
       size: word,
       slots: word,

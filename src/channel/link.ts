@@ -3,13 +3,17 @@
 
 import { constants } from 'node:os';
 import { type Address, monotonicNs, SharedMemory, Socket } from '../native/index.ts';
-import { ControlRecordWriter } from './control-record-writer.ts';
+import { ControlRecordWriter, type RecordWriting } from './control-record-writer.ts';
 import { LEAST_WINDOW_BYTES } from './credits.ts';
+import { KEY_BYTES, readKey } from './direct-records.ts';
+import type { DirectOwner, DirectStream } from './direct-stream.ts';
+import { DirectStreams } from './direct-streams.ts';
 import { Flusher } from './flusher.ts';
 import { HugeRings } from './huge-rings.ts';
 import { IncomingRing } from './incoming-ring.ts';
 import { Indexer } from './indexer.ts';
 import type { LinkContext } from './link-context.ts';
+import type { MirroredSlot } from './mirrored-slot.ts';
 import { CoherentNotifier, type Notifier, WireNotifier } from './notifier.ts';
 import { OPEN_PAYLOAD_BYTES, readOpen } from './open-record.ts';
 import { OutgoingRing } from './outgoing-ring.ts';
@@ -71,7 +75,7 @@ export interface ReadState {
   readonly sequence: number;
 }
 
-export class Link implements StreamOwner, ReaderEvents, Disposable {
+export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable {
   readonly context: LinkContext;
   readonly isDialer: boolean;
   readonly memory: SharedMemory;
@@ -84,9 +88,10 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
   readonly options: LinkOptions;
   readonly #host: LinkHost;
   readonly #events: LinkEvents;
-  readonly #streams: StreamTable<Stream>;
+  readonly #streams: StreamTable<Stream | DirectStream>;
   /** Streams whose socket is open; it may outlive the stream id. */
   readonly #sockets = new Set<Stream>();
+  readonly #direct = new DirectStreams(this);
   readonly #writer: ControlRecordWriter;
   readonly #flusher: Flusher;
   readonly #reader: Reader;
@@ -121,7 +126,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.maxPayloadBytes = payloadOf(geometry.maxRecordSlots, geometry.slotBytes);
     this.firstWindowBytes = options.firstWindowBytes;
     this.windowBytes = options.windowBytes;
-    this.#streams = new StreamTable<Stream>(isDialer);
+    this.#streams = new StreamTable(isDialer);
     this.#writer = new ControlRecordWriter(this.outgoing);
     this.#flusher = new Flusher(this.outgoing, options);
     this.#reader = new Reader(this.incoming, context.ranges, this);
@@ -139,6 +144,11 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
 
   get streams(): Iterable<Stream> {
     return this.#sockets;
+  }
+
+  /** Those with a slot, open or not. */
+  get directStreams(): Iterable<DirectStream> {
+    return this.#direct;
   }
 
   get streamCount(): number {
@@ -165,6 +175,20 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.#streams.set(stream);
     this.#sockets.add(stream);
     return true;
+  }
+
+  /**
+   * Mirrors a slot to that of the peer which has the same key: one of the two lanes opens the
+   * stream, the other expects it. Undefined when there are too many streams.
+   */
+  mirror(key: string, slot: MirroredSlot, isOpener: boolean): DirectStream | undefined {
+    if (!isOpener) return this.#direct.add(key, slot);
+    const id = this.#streams.allocate();
+    if (id < 0) return undefined;
+    const stream = this.#direct.add(key, slot);
+    stream.open(id);
+    this.#streams.set(stream);
+    return stream;
   }
 
   /**
@@ -302,6 +326,7 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.suspend();
     this.#writer.clear();
     for (const stream of this.#sockets) stream.abandon();
+    this.#direct.abandon();
   }
 
   /** Once no transport uses it any more. */
@@ -329,11 +354,11 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
 
   // StreamOwner
 
-  enqueue(stream: Stream): void {
+  enqueue(stream: RecordWriting): void {
     this.#writer.enqueue(stream);
   }
 
-  waitForRoom(stream: Stream): void {
+  waitForRoom(stream: RecordWriting): void {
     this.#writer.waitForRoom(stream);
   }
 
@@ -341,8 +366,12 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     this.#writer.countData(sizeBytes);
   }
 
-  idFree(stream: Stream): void {
+  idFree(stream: Stream | DirectStream): void {
     this.#streams.delete(stream);
+  }
+
+  slotLeft(stream: DirectStream): void {
+    this.#direct.delete(stream);
   }
 
   socketClosed(stream: Stream): void {
@@ -352,13 +381,14 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
 
   // ReaderEvents
 
-  streamOf(id: number): Stream | undefined {
+  streamOf(id: number): Stream | DirectStream | undefined {
     return this.#streams.get(id);
   }
 
   onRecord(kind: number, id: number): string {
     const { credit, value } = this.incoming;
     if (kind === recordKinds.open) return this.#onOpen(id, credit);
+    if (kind === recordKinds.openDirect) return this.#onOpenDirect(id);
     if (kind === recordKinds.ping) {
       this.#writer.enqueuePing(recordKinds.pong, value);
       return '';
@@ -373,6 +403,8 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
       const isLate = kind === recordKinds.credit || kind === recordKinds.reset;
       return isLate ? '' : `kind ${kind} of stream ${id}, which is not open`;
     }
+    if (stream.isDirect) return stream.onRecord(this.incoming, this.#words);
+    if (kind > recordKinds.pong) return `kind ${kind} of stream ${id}, which is not direct`;
     if (credit >= 0) stream.onCredit(credit);
     if (kind === recordKinds.opened) stream.onOpened();
     else if (kind === recordKinds.shut) stream.onShut();
@@ -390,6 +422,16 @@ export class Link implements StreamOwner, ReaderEvents, Disposable {
     // A ping that was sent before a long recovery is older than what was heard since.
     this.heardNs = Math.max(this.heardNs, this.#pingSentNs);
     if (sent === value) this.roundTripUs = (monotonicNs() - this.#pingSentNs) / 1000;
+  }
+
+  #onOpenDirect(id: number): string {
+    const { incoming } = this;
+    if (!this.#streams.isFreeForPeer(id)) return `stream ${id} is opened a second time`;
+    if (incoming.size !== KEY_BYTES) return `stream ${id} is opened without its key`;
+    const stream = this.#direct.expected(readKey(this.#words, incoming.payloadOffset));
+    stream.opened(id);
+    this.#streams.set(stream);
+    return '';
   }
 
   #onOpen(id: number, credit: number): string {

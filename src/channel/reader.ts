@@ -2,6 +2,7 @@
 // with one system call.
 
 import type { RangeList } from '../native/index.ts';
+import type { DirectStream } from './direct-stream.ts';
 import { type IncomingRing, nexts } from './incoming-ring.ts';
 import { recordKinds } from './record-layout.ts';
 import type { Stream } from './stream.ts';
@@ -17,7 +18,7 @@ const MAX_BYTES = 1 << 20;
 
 /** The link, as its reader sees it. */
 export interface ReaderEvents {
-  streamOf(id: number): Stream | undefined;
+  streamOf(id: number): Stream | DirectStream | undefined;
   /** Handles a control record. Returns a protocol error in words, or ''. */
   onRecord(kind: number, id: number): string;
 }
@@ -75,6 +76,10 @@ export class Reader {
     const isSame = this.#stream !== undefined && this.#stream.id === id;
     const stream = isSame ? this.#stream : this.#events.streamOf(id);
     if (stream === undefined) return `data of stream ${id}, which is not open`;
+    if (stream.isDirect) {
+      this.bytes += size;
+      return stream.onData(this.#ring);
+    }
     if (!isSame || this.#gathered === this.#ranges.capacity) this.#send();
     if (!stream.expects(size)) return `stream ${id} sent more than it may`;
     const ring = this.#ring;

@@ -32,14 +32,43 @@ export const recordKinds = {
   shut: 6,
   /** The stream is over, both ways. What came before is still delivered. */
   reset: 7,
-  /** More may be sent: credit says how far, counted from the stream's start, modulo 2^32. */
+  /**
+   * More may be sent: credit says how far, counted from the stream's start, modulo 2^32. Of a
+   * direct stream: the program has read so far.
+   */
   credit: 8,
   /** Value comes back in a `pong`. */
   ping: 9,
   pong: 10,
+  /** Opens a direct stream: the payload is the key of its connection. */
+  openDirect: 11,
+  /**
+   * A program's ring begins: value is the low half of the position, the payload the high one.
+   */
+  from: 12,
+  /** Words of a slot: value has flags of `mirrorWords`. */
+  mirror: 13,
 } as const;
 
-export const MAX_KIND = recordKinds.pong;
+export const MAX_KIND = recordKinds.mirror;
+
+/** What the program of one side has said in its slot, for that of the other. Each comes once. */
+export const mirrorWords = {
+  /** It looks into its incoming ring, so the other one may begin to write there. */
+  looks: 1,
+  /** It has noticed where that ring begins. */
+  seen: 2,
+  /** It reads no more of that ring; the credit that comes with this is where it stopped. */
+  stop: 4,
+  /** It has closed the connection. */
+  gone: 8,
+  /** It writes no more into its outgoing ring: what it writes comes by TCP. */
+  stopped: 16,
+  /** It was killed, and all that its ring had has come. */
+  ended: 32,
+} as const;
+
+export const ALL_MIRROR_WORDS = 63;
 
 /** The record's credit counts: it may come with any record of a stream. */
 export const FLAG_CREDIT = 1;

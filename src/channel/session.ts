@@ -5,9 +5,11 @@ import { ProtocolError } from '../errors.ts';
 import type { Watched } from '../loop/index.ts';
 import { monotonicNs, pollEvents, type Socket } from '../native/index.ts';
 import type { Device } from '../verbs/index.ts';
+import type { DirectStream } from './direct-stream.ts';
 import { type Accept, type LinkMessage, linkProtocol } from './handshake.ts';
 import { Link, type LinkEvents, type LinkHost, type LinkOptions, type ReadState } from './link.ts';
 import type { LinkContext } from './link-context.ts';
+import type { MirroredSlot } from './mirrored-slot.ts';
 import { regionBytes } from './region-layout.ts';
 import type { StreamInfo } from './stream.ts';
 import { Transport, type TransportOptions } from './transport.ts';
@@ -122,6 +124,11 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   /** False when the connection cannot be carried. */
   open(socket: Socket, info: StreamInfo): boolean {
     return this.#link !== undefined && this.#state !== 'connecting' && this.#link.open(socket, info);
+  }
+
+  /** Undefined when the slot cannot be mirrored now. */
+  mirror(key: string, slot: MirroredSlot, isOpener: boolean): DirectStream | undefined {
+    return this.#link?.isUp === true ? this.#link.mirror(key, slot, isOpener) : undefined;
   }
 
   turn(): number {

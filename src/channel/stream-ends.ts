@@ -7,7 +7,16 @@
 // of it is a protocol error.
 
 /** Control records that a stream has pending, as flags; they are written in this order. */
-export const recordFlags = { open: 1, opened: 2, refused: 4, credit: 8, shut: 16, reset: 32 } as const;
+export const recordFlags = {
+  open: 1,
+  opened: 2,
+  refused: 4,
+  from: 8,
+  mirror: 16,
+  credit: 32,
+  shut: 64,
+  reset: 128,
+} as const;
 
 const ENDS = recordFlags.shut | recordFlags.reset | recordFlags.refused;
 

@@ -8,6 +8,7 @@
 import { SystemError } from '../errors.ts';
 import type { Draining, Resumable, Watched } from '../loop/index.ts';
 import { type Address, AGAIN, pollEvents, type RangeList, type SharedMemory, type Socket } from '../native/index.ts';
+import type { RecordWriting } from './control-record-writer.ts';
 import { ReceiveWindow, SendWindow } from './credits.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { LegState, legActions, readResults } from './leg-state.ts';
@@ -15,6 +16,7 @@ import type { LinkContext } from './link-context.ts';
 import type { OutgoingRing } from './outgoing-ring.ts';
 import { recordKinds } from './record-layout.ts';
 import { recordFlags, StreamEnds, type StreamEndsEvents } from './stream-ends.ts';
+import { streamPayloadBytes, writeStreamRecord } from './stream-records.ts';
 
 const EVENTS = pollEvents.in | pollEvents.out | pollEvents.peerClosed | pollEvents.urgent | pollEvents.edge;
 /** Records that one stream may write before other streams of the lane have their turn. */
@@ -30,9 +32,9 @@ export interface StreamOwner {
   readonly firstWindowBytes: number;
   readonly windowBytes: number;
   /** The stream has pending control records. */
-  enqueue(stream: Stream): void;
+  enqueue(stream: RecordWriting): void;
   /** The ring is full: the owner calls `resume` when it is not. */
-  waitForRoom(stream: Stream): void;
+  waitForRoom(stream: RecordWriting): void;
   /** A record of data was written. */
   wrote(sizeBytes: number): void;
   /** The stream id is free. */
@@ -52,7 +54,8 @@ export interface StreamInfo {
   readonly netns: number;
 }
 
-export class Stream implements Watched, Resumable, Draining, StreamEndsEvents {
+export class Stream implements RecordWriting, Watched, Resumable, Draining, StreamEndsEvents {
+  readonly isDirect = false;
   readonly id: number;
   readonly info: StreamInfo;
   readonly sinceMs = Date.now();
@@ -270,6 +273,14 @@ export class Stream implements Watched, Resumable, Draining, StreamEndsEvents {
 
   onIdFree(): void {
     this.#owner.idFree(this);
+  }
+
+  payloadBytesOf(flag: number): number {
+    return streamPayloadBytes(flag);
+  }
+
+  write(ring: OutgoingRing, flag: number): void {
+    writeStreamRecord(ring, this, flag);
   }
 
   written(flag: number): void {

@@ -16,6 +16,7 @@ function waits(session: LoopedSession, turns: number): number[] {
   const laneLoop = new LaneLoop({
     loop,
     sessions: () => [session],
+    mirrors: { collect: () => 0, ring: () => {}, prepareSleep: () => true },
     spinPolicy: new SpinPolicy(tunings.lane, 0),
     isRunning: () => timeouts.length < turns,
     isAwaiting: () => false,

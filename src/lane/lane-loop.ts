@@ -5,6 +5,7 @@ import type { Session } from '../channel/index.ts';
 import type { EventLoop } from '../loop/index.ts';
 import { monotonicNs, yieldProcessor } from '../native/index.ts';
 import type { SpinPolicy } from '../spin/index.ts';
+import type { Mirrors } from './mirrors.ts';
 
 /** For a link that has nothing to do and cannot rely on being woken. */
 const NAP_NS = 200_000;
@@ -14,9 +15,13 @@ const SHARED_NAP_NS = 100_000;
 /** A session, as the loop sees it. */
 export type LoopedSession = Pick<Session, 'turn' | 'prepareSleep'>;
 
+/** The arenas of programs, as the loop sees them. */
+type LoopedMirrors = Pick<Mirrors, 'collect' | 'ring' | 'prepareSleep'>;
+
 interface LaneLoopOptions {
   readonly loop: Pick<EventLoop, 'turn' | 'hasWork'>;
   readonly sessions: () => readonly LoopedSession[];
+  readonly mirrors: LoopedMirrors;
   readonly spinPolicy: SpinPolicy;
   /** False: the loop ends. */
   readonly isRunning: () => boolean;
@@ -38,14 +43,17 @@ export class LaneLoop {
    * again.
    */
   run(): void {
-    const { loop, spinPolicy, isRunning, isAwaiting } = this.#options;
+    const { loop, mirrors, spinPolicy, isRunning, isAwaiting } = this.#options;
     let timeoutNs = 0;
     let hasPolled = false;
     while (isRunning()) {
       this.turns++;
       let done = loop.turn(timeoutNs);
+      // Before the sessions, which send what was put into their rings.
+      done += mirrors.collect();
       const sessions = this.#options.sessions();
       for (let index = 0; index < sessions.length; index++) done += sessions[index].turn();
+      mirrors.ring();
       timeoutNs = 0;
       if (isAwaiting()) {
         if (done === 0) loop.turn(SHARED_NAP_NS);
@@ -77,6 +85,7 @@ export class LaneLoop {
   #maySleep(sessions: readonly LoopedSession[]): boolean {
     let mayBlock = true;
     for (let index = 0; index < sessions.length; index++) mayBlock = sessions[index].prepareSleep() && mayBlock;
+    mayBlock = this.#options.mirrors.prepareSleep() && mayBlock;
     // Preparing to sleep may have found work.
     return mayBlock && !this.#options.loop.hasWork;
   }

@@ -22,6 +22,7 @@ import { DevicePool, meetingPlace } from './device-pool.ts';
 import { LaneNamespaces } from './lane-namespaces.ts';
 import { connectionStatus, linkStatus } from './lane-status.ts';
 import type { FromLane, LaneReport, LaneSettings, ToLane } from './messages.ts';
+import { Mirrors } from './mirrors.ts';
 import { Routes } from './routes.ts';
 import { ServerDialer } from './server-dialer.ts';
 import { sessionOptions } from './session-options.ts';
@@ -50,6 +51,7 @@ export class Lane implements Disposable {
   readonly #acceptor: ClientAcceptor;
   readonly #dialer: ServerDialer;
   readonly #routes = new Routes();
+  readonly mirrors: Mirrors;
   readonly #peers = new Map<string, PeerSessions>();
   /** All of them, in one list for the loop. */
   #sessions: Session[] = [];
@@ -74,6 +76,8 @@ export class Lane implements Disposable {
     this.#dialer = new ServerDialer({ steering, events, namespaces, settings });
     const openStream = (socket: Socket, info: StreamInfo): boolean => this.#openStream(socket, info);
     this.#acceptor = undo.use(new ClientAcceptor({ loop, settings, steering, events, namespaces, openStream }));
+    const sessionOf = (peer: string, link: number): Session | undefined => this.#peers.get(peer)?.get(link);
+    this.mirrors = undo.use(new Mirrors({ loop, sessionOf, tell: (message) => host.tell(message) }));
     this.#undo = undo.move();
   }
 
@@ -120,6 +124,12 @@ export class Lane implements Disposable {
       case 'leaveNetns':
         this.#acceptor.leaveNetns(message.netns);
         this.#namespaces.remove(message.netns);
+        break;
+      case 'arena':
+      case 'mirror':
+      case 'unmirror':
+      case 'arenaGone':
+        this.mirrors.hear(message);
         break;
       case 'break':
         for (const session of this.#sessionsWith(message.peer)) session.breakTransport();

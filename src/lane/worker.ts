@@ -44,6 +44,7 @@ function start(): void {
   const laneLoop = new LaneLoop({
     loop,
     sessions: () => lane.sessions,
+    mirrors: lane.mirrors,
     spinPolicy: new SpinPolicy(tunings.lane, spinUs === 'auto' ? undefined : spinUs * 1000),
     isRunning: () => isRunning,
     isAwaiting: () => awaiting > 0,

@@ -36,6 +36,11 @@ export function fetchAdd(view: Int32Array | Uint32Array, index: number, value: n
   return Atomics.add(view, index, value);
 }
 
+/** Sets bits; returns the value before. */
+export function fetchOr(view: Int32Array | Uint32Array, index: number, value: number): number {
+  return Atomics.or(view, index, value);
+}
+
 /** Stores `value` if the word is `expected`; returns what was there. */
 export function compareExchange(
   view: Int32Array | Uint32Array,

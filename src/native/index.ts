@@ -1,7 +1,7 @@
 // Kernel facilities for TypeScript: shared memory, descriptors, sockets, threads, BPF, page faults.
 
 export { type Address, decodeAddress, encodeAddress, type Family, formatAddress, ip, ipv4Text } from './address.ts';
-export { compareExchange, exchange, fetchAdd, loadAcquire, storeRelease } from './atomics.ts';
+export { compareExchange, exchange, fetchAdd, fetchOr, loadAcquire, storeRelease } from './atomics.ts';
 export { compareSwap64, fetchAdd64, high64, low64 } from './atomics64.ts';
 export { measureCrossing } from './bench.ts';
 export { type BpfAttachment, BpfIterator, BpfLink, type BpfLoadOptions, BpfObject } from './bpf.ts';

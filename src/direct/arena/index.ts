@@ -12,3 +12,4 @@ export {
   SLOTS,
   SLOTS_OFFSET,
 } from './layout.ts';
+export { MappedArena } from './mapped-arena.ts';
