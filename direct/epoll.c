@@ -185,46 +185,55 @@ static struct mr_set *direct_set(int poller, const struct epoll_event *events, i
   return set == NULL || !set->has_watch || events == NULL || most <= 0 ? NULL : set;
 }
 
-// After the kernel has waited alone: a thread may have promoted a connection of the set meanwhile.
-static bool is_only_watch(int poller, struct epoll_event *events, int *count) {
-  if (*count <= 0 || mr_set_of(poller) == NULL) return false;
+// After the kernel has waited alone: a thread may have promoted a connection of the set meanwhile,
+// and woken this one. Then the wait goes on here, whatever the set's own words say so far.
+static struct mr_set *promoted_set(int poller, struct epoll_event *events, int *count) {
+  struct mr_set *set = *count <= 0 ? NULL : mr_set_of(poller);
+  if (set == NULL) return NULL;
   *count = without_watch(events, *count);
-  return *count == 0;
+  return *count == 0 ? set : NULL;
 }
 
 static int64_t deadline_of_ms(int timeout_ms) {
   return timeout_ms < 0 ? -1 : timeout_ms == 0 ? 0 : mr_now_ns() + timeout_ms * INT64_C(1000000);
 }
 
+static int64_t deadline_of(const struct timespec *timeout) {
+  if (timeout == NULL) return -1;
+  const int64_t rest = timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;
+  return rest == 0 ? 0 : mr_now_ns() + rest;
+}
+
 MR_EXPORT int epoll_wait(int poller, struct epoll_event *events, int most, int timeout_ms) {
   struct mr_set *set = direct_set(poller, events, most);
+  const int64_t deadline = deadline_of_ms(timeout_ms);
+  int count = 0;
   if (set == NULL) {
-    int count = real.epoll_wait(poller, events, most, timeout_ms);
-    return is_only_watch(poller, events, &count) ? epoll_wait(poller, events, most, timeout_ms) : count;
+    count = real.epoll_wait(poller, events, most, timeout_ms);
+    set = promoted_set(poller, events, &count);
   }
-  return wait_in(set, events, most, deadline_of_ms(timeout_ms), NULL);
+  return set == NULL ? count : wait_in(set, events, most, deadline, NULL);
 }
 
 MR_EXPORT int epoll_pwait(int poller, struct epoll_event *events, int most, int timeout_ms, const sigset_t *mask) {
   struct mr_set *set = direct_set(poller, events, most);
+  const int64_t deadline = deadline_of_ms(timeout_ms);
+  int count = 0;
   if (set == NULL) {
-    int count = real.epoll_pwait(poller, events, most, timeout_ms, mask);
-    return is_only_watch(poller, events, &count) ? epoll_pwait(poller, events, most, timeout_ms, mask) : count;
+    count = real.epoll_pwait(poller, events, most, timeout_ms, mask);
+    set = promoted_set(poller, events, &count);
   }
-  return wait_in(set, events, most, deadline_of_ms(timeout_ms), mask);
+  return set == NULL ? count : wait_in(set, events, most, deadline, mask);
 }
 
 MR_EXPORT int epoll_pwait2(int poller, struct epoll_event *events, int most, const struct timespec *timeout,
                            const sigset_t *mask) {
   struct mr_set *set = direct_set(poller, events, most);
+  const int64_t deadline = deadline_of(timeout);
+  int count = 0;
   if (set == NULL) {
-    int count = real.epoll_pwait2(poller, events, most, timeout, mask);
-    return is_only_watch(poller, events, &count) ? epoll_pwait2(poller, events, most, timeout, mask) : count;
+    count = real.epoll_pwait2(poller, events, most, timeout, mask);
+    set = promoted_set(poller, events, &count);
   }
-  int64_t deadline = -1;
-  if (timeout != NULL) {
-    const int64_t rest = timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;
-    deadline = rest == 0 ? 0 : mr_now_ns() + rest;
-  }
-  return wait_in(set, events, most, deadline, mask);
+  return set == NULL ? count : wait_in(set, events, most, deadline, mask);
 }

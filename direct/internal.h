@@ -140,7 +140,6 @@ struct mr_process {
   bool is_off, is_verbose, has_uring;
   bool has_watched; // some epoll set has the watcher in it
   _Atomic uint32_t direct_count;
-  _Atomic uint32_t kernel_waits; // calls of poll that are in the kernel alone, with a connection
   uint32_t arena_count;
   struct mr_arena_map *arenas;
   struct mr_connection *connections; // MR_MAX_CONNECTIONS of them

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+// More are left to the kernel, and stay there.
 enum { MOST_FDS = 4096 };
 
 // While others are quiet, the kernel is asked this often.
@@ -35,20 +36,15 @@ static bool has_direct(struct pollfd *fds, nfds_t count) {
 }
 
 // The kernel is about to wait for these alone. A connection among them that another thread promoted
-// meanwhile would not wake it, so none is promoted until it is done. Sequentially consistent, with
-// mr_promote: there the state is set before this is looked at.
-static bool begin_kernel_wait(struct pollfd *fds, nfds_t count) {
-  if (likely(mr.control < 0)) return false;
-  for (nfds_t i = 0; i < count; i++) {
-    if (mr_kind_of(fds[i].fd) != MR_CONNECTION) continue;
-    atomic_fetch_add(&mr.kernel_waits, 1);
-    return true;
-  }
-  return false;
+// meanwhile would not wake it, so they are in use until it is done: see enum mr_state.
+static void begin_kernel_wait(const struct pollfd *fds, nfds_t count, struct mr_connection **used) {
+  for (nfds_t i = 0; i < count; i++)
+    used[i] = mr_enter(fds[i].fd);
 }
 
-static void end_kernel_wait(bool is_counted) {
-  if (is_counted) atomic_fetch_sub(&mr.kernel_waits, 1);
+static void end_kernel_wait(nfds_t count, struct mr_connection **used) {
+  for (nfds_t i = 0; i < count; i++)
+    if (used[i] != NULL) mr_leave(used[i]);
 }
 
 // What direct connections have now. The others are left in `others`, those that are not are out.
@@ -157,31 +153,27 @@ static void pin_these(const struct pollfd *fds, nfds_t count) {
     mr_pin(fds[i].fd);
 }
 
-MR_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
-  const bool is_counted = fds != NULL && begin_kernel_wait(fds, count);
-  if (fds == NULL || !has_direct(fds, count)) {
-    mr_ensure_resolved();
-    const int result = real.ppoll(fds, count, timeout, mask);
-    end_kernel_wait(is_counted);
-    return result;
+static int wait_any(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
+  mr_ensure_resolved();
+  if (fds == NULL || count == 0 || count > MOST_FDS || mr.table_size == 0) {
+    if (fds != NULL && count <= MR_MAX_FDS) pin_these(fds, count);
+    return real.ppoll(fds, count, timeout, mask);
   }
-  end_kernel_wait(is_counted);
-  if (count <= MOST_FDS) return wait_for(fds, count, deadline_of(timeout), mask);
-  pin_these(fds, count);
-  return real.ppoll(fds, count, timeout, mask);
+  struct mr_connection *used[count];
+  begin_kernel_wait(fds, count, used);
+  const bool is_direct = has_direct(fds, count);
+  const int result = is_direct ? 0 : real.ppoll(fds, count, timeout, mask);
+  end_kernel_wait(count, used);
+  return is_direct ? wait_for(fds, count, deadline_of(timeout), mask) : result;
+}
+
+MR_EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
+  return wait_any(fds, count, timeout, mask);
 }
 
 MR_EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
-  const bool is_counted = fds != NULL && begin_kernel_wait(fds, count);
-  if (fds == NULL || !has_direct(fds, count)) {
-    mr_ensure_resolved();
-    const int result = real.poll(fds, count, timeout_ms);
-    end_kernel_wait(is_counted);
-    return result;
-  }
-  end_kernel_wait(is_counted);
   const struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
-  return ppoll(fds, count, timeout_ms < 0 ? NULL : &timeout, NULL);
+  return wait_any(fds, count, timeout_ms < 0 ? NULL : &timeout, NULL);
 }
 
 // select
@@ -229,21 +221,20 @@ static int select_any(int count, fd_set *in, fd_set *out, fd_set *except, const 
                       const sigset_t *mask, struct timeval *left) {
   mr_ensure_resolved();
   struct pollfd fds[FD_SETSIZE];
+  struct mr_connection *in_use[FD_SETSIZE];
   fds[0].fd = -1; // the compiler does not see that as_poll fills what is used
-  const bool is_plain = atomic_load_explicit(&mr.direct_count, memory_order_relaxed) == 0 && mr.control < 0;
-  const bool is_ours = !is_plain && count >= 0 && count <= FD_SETSIZE;
+  const bool is_ours = mr.table_size != 0 && count >= 0 && count <= FD_SETSIZE;
   const int used = is_ours ? as_poll(count, in, out, except, fds) : 0;
-  const bool is_counted = is_ours && begin_kernel_wait(fds, (nfds_t)used);
-  if (!is_ours || !has_direct(fds, (nfds_t)used)) {
-    const bool is_select = left != NULL || (timeout == NULL && mask == NULL);
-    const int result =
-        is_select ? real.select(count, in, out, except, left) : real.pselect(count, in, out, except, timeout, mask);
-    end_kernel_wait(is_counted);
-    return result;
-  }
-  end_kernel_wait(is_counted);
+  begin_kernel_wait(fds, (nfds_t)used, in_use);
+  const bool is_direct = has_direct(fds, (nfds_t)used);
+  const bool is_select = left != NULL || (timeout == NULL && mask == NULL);
+  int result = is_direct   ? 0
+               : is_select ? real.select(count, in, out, except, left)
+                           : real.pselect(count, in, out, except, timeout, mask);
+  end_kernel_wait((nfds_t)used, in_use);
+  if (!is_direct) return result;
   const int64_t began = left == NULL ? 0 : mr_now_ns();
-  const int result = wait_select(in, out, except, fds, used, timeout, mask);
+  result = wait_select(in, out, except, fds, used, timeout, mask);
   if (left != NULL) {
     // Linux tells how much time was left.
     int64_t rest = left->tv_sec * INT64_C(1000000) + left->tv_usec - (mr_now_ns() - began) / 1000;

@@ -65,7 +65,7 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
   const int fd = mr_local_of(connection)->fd;
   struct mr_arena_map *arena = connection->arena;
   atomic_store(&connection->state, MR_PROMOTING);
-  if (atomic_load(&connection->users) != users || atomic_load(&mr.kernel_waits) != 0) {
+  if (atomic_load(&connection->users) != users) {
     atomic_store(&connection->state, MR_OFFERED);
     errno = saved;
     return;
