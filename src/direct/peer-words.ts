@@ -34,8 +34,9 @@ export class PeerWords<Answer> {
   remember(key: string): void {
     this.#keys.delete(key);
     this.#keys.add(key);
-    const [oldest] = this.#keys;
-    if (this.#keys.size > MAX_KEYS && oldest !== undefined) this.#keys.delete(oldest);
+    if (this.#keys.size <= MAX_KEYS) return;
+    const [oldest = key] = this.#keys;
+    this.#keys.delete(oldest);
   }
 
   forget(key: string): void {

@@ -262,6 +262,12 @@ describe('the daemon that answers', () => {
     }
     assert.equal(b.lanes.of('mirror').length, 1024);
     assert.equal(b.promotions.counters.waiting, 6);
+    // The others have their turn when it has said something to one.
+    const [first = assert.fail()] = b.lanes.of('mirror');
+    b.hear('a', { kind: 'directGone', key: first.key });
+    assert.equal(b.lanes.of('mirror').length, 1025);
+    b.promotions.withdraw(q.program, 1);
+    assert.equal(b.lanes.of('mirror').length, 1026);
   });
 
   test('keys of ends that come later are kept, the newest 4096 of a peer', async () => {

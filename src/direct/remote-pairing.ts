@@ -34,10 +34,6 @@ interface Waiting {
   readonly candidate: Candidate;
 }
 
-interface Answer extends Waiting {
-  readonly peer: string;
-}
-
 type Found = Extract<DirectWord, { readonly kind: 'directFound' }>;
 
 export class RemotePairing {
@@ -49,7 +45,7 @@ export class RemotePairing {
   readonly #waiting = new Map<IdentifiedConnection, readonly Candidate[]>();
   readonly #byKey = new Map<string, Waiting>();
   /** Those that are up. */
-  readonly #peers = new Map<string, PeerWords<Answer>>();
+  readonly #peers = new Map<string, PeerWords<Waiting>>();
 
   constructor(mesh: Mesh, mirrors: Mirrors, ends: Ends, ringBytes: number) {
     this.#mesh = mesh;
@@ -90,8 +86,9 @@ export class RemotePairing {
   leave({ mirror }: IdentifiedConnection, isEnded: boolean): void {
     if (mirror === undefined) return;
     const { place, key, peer, isPromoted } = mirror;
-    if (!isPromoted) this.#peers.get(peer)?.answers.delete(key);
     this.#mirrors.leave(place, isEnded && isPromoted);
+    const words = this.#peers.get(peer);
+    if (words !== undefined && !isPromoted) this.#close(peer, words, key);
   }
 
   peerUp(peer: string, isDialer: boolean): void {
@@ -108,7 +105,7 @@ export class RemotePairing {
   linkUp(peer: string): void {
     const words = this.#peers.get(peer);
     if (words === undefined) return;
-    if (!words.isDialer) for (const key of words.keys) this.#answer(peer, words, key);
+    this.#answerAll(peer, words);
     if (words.isOwed) this.#tellAll(peer);
     words.isOwed = false;
   }
@@ -118,10 +115,10 @@ export class RemotePairing {
     if (words === undefined) return;
     if (word.kind === 'directWaits') this.#hearWaits(peer, words, word.key);
     else if (words.isDialer && word.kind === 'directFound') this.#hearAnswer(peer, words, word);
-    else if (!words.isDialer) this.#hearOutcome(words, word);
+    else if (!words.isDialer) this.#hearOutcome(peer, words, word);
   }
 
-  #hearWaits(peer: string, words: PeerWords<Answer>, key: string): void {
+  #hearWaits(peer: string, words: PeerWords<Waiting>, key: string): void {
     const waiting = this.#byKey.get(key);
     words.remember(key);
     if (waiting === undefined) return;
@@ -132,35 +129,46 @@ export class RemotePairing {
   // The side that did not dial.
 
   /** False when no such offer waits, or none can be answered now: the key is remembered. */
-  #answer(peer: string, words: PeerWords<Answer>, key: string): boolean {
+  #answer(peer: string, words: PeerWords<Waiting>, key: string): boolean {
     const waiting = this.#byKey.get(key);
     if (waiting === undefined || !words.mayAnswer || words.answers.has(key)) return false;
     const link = this.#mesh.nextLink(peer);
     if (link === undefined) return false;
     if (!this.#take(waiting, { peer, link, isOpener: false })) return false;
     words.forget(key);
-    const answer = { ...waiting, peer };
-    words.answers.set(key, answer);
-    const { candidate } = waiting;
+    words.answers.set(key, waiting);
     // The dialer's lane opens it at once, and then it must be expected.
     void this.#mesh.lanes.settled().then(() => {
-      if (words.answers.get(key) !== answer) return;
-      this.#mesh.tell(peer, { kind: 'directFound', key, link, proof: proofOf(candidate, this.#mesh.name, peer) });
+      if (words.answers.get(key) !== waiting) return;
+      const proof = proofOf(waiting.candidate, this.#mesh.name, peer);
+      this.#mesh.tell(peer, { kind: 'directFound', key, link, proof });
     });
     return true;
   }
 
-  #hearOutcome(words: PeerWords<Answer>, word: DirectWord): void {
+  /** All that could not be answered before. */
+  #answerAll(peer: string, words: PeerWords<Waiting>): void {
+    if (!words.isDialer) for (const key of words.keys) this.#answer(peer, words, key);
+  }
+
+  #hearOutcome(peer: string, words: PeerWords<Waiting>, word: DirectWord): void {
     const answer = words.answers.get(word.key);
     if (answer === undefined) return;
-    words.answers.delete(word.key);
-    const { peer, candidate, connection } = answer;
+    const { candidate, connection } = answer;
     const isFound = word.kind === 'directFound' && isProof(word.proof, candidate, peer, this.#mesh.name);
+    this.#close(peer, words, word.key);
     if (isFound) this.#promote(connection, candidate);
     else this.#takeBack(answer);
   }
 
-  #takeBack({ connection }: Answer): void {
+  /** Nothing more is expected of it. */
+  #close(peer: string, words: PeerWords<Waiting>, key: string): void {
+    const wasFull = !words.mayAnswer;
+    words.answers.delete(key);
+    if (wasFull) this.#answerAll(peer, words);
+  }
+
+  #takeBack({ connection }: Waiting): void {
     if (connection.mirror !== undefined) this.#mirrors.leave(connection.mirror.place, false);
     connection.mirror = undefined;
     this.#ends.waitAgain(connection);
@@ -168,7 +176,7 @@ export class RemotePairing {
 
   // The side that dialed.
 
-  #hearAnswer(peer: string, words: PeerWords<Answer>, { key, proof, link }: Found): void {
+  #hearAnswer(peer: string, words: PeerWords<Waiting>, { key, proof, link }: Found): void {
     const waiting = this.#byKey.get(key);
     const isKnown = waiting !== undefined && isProof(proof, waiting.candidate, peer, this.#mesh.name);
     const isLinkUp = this.#mesh.isLinkUp(peer, link);

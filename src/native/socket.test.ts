@@ -71,6 +71,7 @@ describe('sockets', () => {
     assert.throws(() => socket.receive(memory, 0, 1), { code: 'ENOTSOCK', syscall: 'recv' });
     assert.throws(() => socket.listen(), { code: 'ENOTSOCK', syscall: 'listen' });
     assert.throws(() => socket.peerAddress, { code: 'ENOTSOCK', syscall: 'getpeername' });
+    assert.equal(Socket.peerAddressOf(event), undefined);
   });
 
   test('asked again, a connect tells what has become of it meanwhile', () => {
@@ -164,6 +165,7 @@ describe('sockets', () => {
       assert.equal(client.receive(memory, 7000, 1000), 1000);
       assert.deepEqual(bytes.subarray(7000, 8000), bytes.subarray(0, 1000));
       if (address.family !== 'unix') assert.deepEqual(client.localAddress, server.peerAddress);
+      assert.deepEqual(Socket.peerAddressOf(server), server.peerAddress);
     });
   }
 
