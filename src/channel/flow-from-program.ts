@@ -6,6 +6,7 @@
 
 import { copyMemory, high64, low64, type SharedMemory } from '../native/index.ts';
 import { type FlowWords, flowIndex, positionOf, RETRACTED_HIGH, SEEN_HIGH, TAKEN_BACK_HIGH } from './flow-words.ts';
+import { CREDIT_MASK } from './record-layout.ts';
 
 const { written, base, from, until, wantsRoom, read, looks, isGone } = flowIndex;
 
@@ -99,10 +100,11 @@ export class FlowFromProgram {
 
   // What the peer says
 
-  /** The peer's program has read so far. False when that cannot be. */
+  /** The peer's program has read so far, modulo 2^31. False when that cannot be. */
   advance(credit: number): boolean {
-    if (!this.hasBegun || (credit - this.#credit) >>> 0 > (this.#taken - this.#credit) >>> 0) return false;
-    this.#credit = credit | 0;
+    const step = (credit - this.#credit) & CREDIT_MASK;
+    if (!this.hasBegun || step > (this.#taken - this.#credit) >>> 0) return false;
+    this.#credit = (this.#credit + step) | 0;
     const words = this.#words;
     // The program says that it wants room, and then loads `read`; here `read` is stored before
     // `wantsRoom` is loaded. Partner: mr_room in direct/flow.c and whoever waits for it.

@@ -6,7 +6,7 @@
 
 import { copyMemory, type SharedMemory } from '../native/index.ts';
 import { type FlowWords, flowIndex, highOf, lowOf, RETRACTED_HIGH } from './flow-words.ts';
-import { mirrorWords } from './record-layout.ts';
+import { CREDIT_MASK, mirrorWords } from './record-layout.ts';
 
 const { written, base, from, until, wantsRoom, isLost, read, looks, isGone } = flowIndex;
 
@@ -113,7 +113,7 @@ export class FlowToProgram {
   tell(): number {
     if (this.isCreditTold) return -1;
     this.#told = this.#read;
-    return this.#told >>> 0;
+    return this.#told & CREDIT_MASK;
   }
 
   /** The peer is told of these, in this record. */

@@ -34,7 +34,7 @@ export const recordKinds = {
   reset: 7,
   /**
    * More may be sent: credit says how far, counted from the stream's start, modulo 2^32. Of a
-   * direct stream: the program has read so far.
+   * direct stream: the program has read up to this position, modulo 2^31.
    */
   credit: 8,
   /** Value comes back in a `pong`. */
@@ -51,6 +51,9 @@ export const recordKinds = {
 } as const;
 
 export const MAX_KIND = recordKinds.mirror;
+
+/** Of a credit of a direct stream: a small integer, for which nothing is allocated. */
+export const CREDIT_MASK = 0x7fff_ffff;
 
 /** What the program of one side has said in its slot, for that of the other. Each comes once. */
 export const mirrorWords = {
