@@ -1,0 +1,104 @@
+// Two hosts of a lab with a daemon each, whose programs have the library of Direct: connections
+// between them are promoted, and lanes mirror them over one wire.
+
+import assert from 'node:assert/strict';
+import { chmodSync } from 'node:fs';
+import { directEnvironment, directLibrary } from '../../src/direct/launch/index.ts';
+import { Lab } from '../../src/lab/index.ts';
+import { removeInstance } from '../../src/steering/index.ts';
+import { directSocketPath } from '../../src/system/index.ts';
+import { DaemonProcess, daemonSettings } from './daemon-process.ts';
+import { temporaryRunDir } from './lab-runs.ts';
+import { instanceOf } from './pinned-instance.ts';
+import type { Name, Wire } from './proxy-world.ts';
+import { temporaryFolder } from './temporary-folder.ts';
+import { type HostEnv, World } from './world.ts';
+
+interface MirroredOptions {
+  readonly wire?: Wire;
+  /** Which hosts' programs have the library. Default: both. */
+  readonly hosts?: readonly Name[];
+  /** Of each ring. Default: the daemon's own. */
+  readonly ringBytes?: number;
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+type Folder = ReturnType<typeof temporaryFolder>;
+
+export class MirroredWorld extends World {
+  readonly #folder: Folder;
+  readonly #options: MirroredOptions;
+  readonly #daemons: { a?: DaemonProcess; b?: DaemonProcess } = {};
+
+  /** Both daemons run, and their links are up. */
+  static async start(options: MirroredOptions = {}): Promise<MirroredWorld> {
+    const { hosts = ['a', 'b'], env = {} } = options;
+    await using undo = new AsyncDisposableStack();
+    const runDir = undo.use(temporaryRunDir());
+    const folder = undo.use(temporaryFolder('mirrored'));
+    // Some servers give up their privileges before they find the daemon.
+    chmodSync(folder.path, 0o755);
+    const lab = undo.use(await Lab.create({ runDir: runDir.path }));
+    const envOf = (name: Name): NodeJS.ProcessEnv => {
+      if (!hosts.includes(name)) return {};
+      const socketPath = directSocketPath(instanceOf(lab.host(name)), folder.path);
+      return { ...env, ...directEnvironment(process.env, directLibrary(), socketPath) };
+    };
+    undo.move();
+    const world = new MirroredWorld(lab, runDir, folder, { a: envOf('a'), b: envOf('b') }, options);
+    try {
+      await Promise.all([world.startDaemon('a'), world.startDaemon('b')]);
+      await world.ready();
+      return world;
+    } catch (error) {
+      await world.close();
+      throw error;
+    }
+  }
+
+  private constructor(
+    lab: Lab,
+    runDir: ReturnType<typeof temporaryRunDir>,
+    folder: Folder,
+    env: HostEnv,
+    options: MirroredOptions,
+  ) {
+    super(lab, runDir, undefined, env);
+    this.#folder = folder;
+    this.#options = options;
+  }
+
+  /** Also in place of one that is gone. */
+  async startDaemon(name: Name): Promise<void> {
+    const { wire = 'shm', ringBytes } = this.#options;
+    const [host, peer] = name === 'a' ? [this.lab.host('a'), this.b] : [this.lab.host('b'), this.a];
+    const folder = this.#folder.path;
+    const settings = daemonSettings({ host, peers: [peer], folder, devices: [`soft-${wire}`] });
+    // Nothing is carried: what does not become direct is plain TCP.
+    const more = { rules: [], drainSeconds: 1, ...(ringBytes !== undefined && { direct: { ringBytes } }) };
+    this.#daemons[name] = await DaemonProcess.start(host, folder, { ...settings, ...more });
+  }
+
+  daemon(name: Name): DaemonProcess {
+    const daemon = this.#daemons[name];
+    assert.ok(daemon !== undefined, `the daemon of ${name} does not run`);
+    return daemon;
+  }
+
+  async ready(): Promise<void> {
+    await Promise.all([this.daemon('a').peerUp(), this.daemon('b').peerUp()]);
+  }
+
+  /** Connections of host a that were promoted since its daemon began. */
+  async promoted(): Promise<number> {
+    return (await this.daemon('a').status()).direct.promoted;
+  }
+
+  override async close(): Promise<void> {
+    await Promise.all(Object.values(this.#daemons).map((daemon) => daemon[Symbol.asyncDispose]()));
+    await super.close();
+    // Of daemons that were killed.
+    for (const host of [this.a, this.b]) removeInstance(instanceOf(host));
+    this.#folder[Symbol.dispose]();
+  }
+}
