@@ -87,12 +87,14 @@ static void resumed(struct mr_connection *connection, const struct mr_resume *he
 // ring, and then says so; without that daemon bytes may be missing.
 static enum mr_outcome end_without_header(struct mr_connection *connection) {
   const uint64_t until = atomic_load_explicit(&connection->in->until, memory_order_acquire);
-  const bool is_lost = atomic_load_explicit(&connection->in->is_lost, memory_order_acquire) != 0;
+  const uint32_t loss = atomic_load_explicit(&connection->in->is_lost, memory_order_acquire);
   if (mr_readable(connection) > 0) return MR_TAKEN;
   const bool is_whole = (until & MR_TAKEN_BACK) == 0 && (until & MR_POSITION) == connection->in_position + 1;
-  if (is_whole || connection->is_reset_told) return MR_ENDED;
-  connection->awaits_word = !is_lost;
-  if (!is_lost) return MR_NOTHING;
+  // A writer that retracted, had nothing to send, and ended.
+  const bool is_unused = loss == MR_STOPPED && connection->in_position == connection->in_from;
+  if (is_whole || is_unused || connection->is_reset_told) return MR_ENDED;
+  connection->awaits_word = loss == 0;
+  if (loss == 0) return MR_NOTHING;
   connection->is_reset_told = true;
   connection->pending_error = ECONNRESET;
   return MR_FAILED;
@@ -196,7 +198,8 @@ void mr_resume_out(struct mr_connection *connection, uint64_t flags) {
 void mr_lose(struct mr_connection *connection) {
   if (atomic_load(&connection->state) != MR_DIRECT) return;
   uint64_t none = 0;
-  atomic_store(&connection->in->is_lost, 1);
+  uint32_t none32 = 0;
+  atomic_compare_exchange_strong(&connection->in->is_lost, &none32, MR_LOST);
   atomic_compare_exchange_strong(&connection->out->until, &none, 1 | MR_TAKEN_BACK);
   atomic_store(&connection->kernel_news, 1);
   mr_members_ready(connection);

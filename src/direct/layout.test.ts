@@ -15,6 +15,7 @@ import {
   encodeMessage,
   FLOW_BYTES,
   flowWords,
+  losses,
   MESSAGE_BYTES,
   messageKinds,
   RINGS_OFFSET,
@@ -72,6 +73,8 @@ int main(void) {
   SHOW("read", offsetof(struct mr_flow, read));
   SHOW("looks", offsetof(struct mr_flow, looks));
   SHOW("isGone", offsetof(struct mr_flow, is_gone));
+  SHOW("lost", MR_LOST);
+  SHOW("stopped", MR_STOPPED);
   printf("\\"end\\": 0}");
 }
 `;
@@ -107,6 +110,7 @@ test('the layout is that of direct/layout.h', () => {
       ...doorbellWords,
       'flow bytes': FLOW_BYTES,
       ...flowWords,
+      ...losses,
     });
   } finally {
     rmSync(folder, { recursive: true });

@@ -64,6 +64,7 @@ export {
   doorbellWords,
   FLOW_BYTES,
   flowWords,
+  losses,
   RINGS_OFFSET,
   ringsOffset,
   SLOT_BYTES,

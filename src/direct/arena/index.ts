@@ -6,6 +6,7 @@ export {
   doorbellWords,
   FLOW_BYTES,
   flowWords,
+  losses,
   RINGS_OFFSET,
   ringsOffset,
   SLOT_BYTES,
