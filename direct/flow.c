@@ -114,8 +114,12 @@ bool mr_stop_in(struct mr_connection *connection) {
 
 // Writing
 
-static void begin_ring(struct mr_connection *connection) {
+// Only where bytes follow at once: a ring that has begun is never empty when its writer is lost.
+void mr_begin_out(struct mr_connection *connection) {
   struct mr_flow *flow = connection->out;
+  if (connection->out_mode != MR_TCP || connection->is_shut || atomic_load(&connection->pinned) != 0) return;
+  // Acquire: its partner is the reader's release in mr_promote.
+  if (atomic_load_explicit(&flow->looks, memory_order_acquire) != 1 || atomic_load(&flow->until) != 0) return;
   const uint64_t position = connection->out_position;
   atomic_store_explicit(&flow->written, (uint32_t)position, memory_order_relaxed);
   atomic_store_explicit(&flow->base, (uint32_t)position, memory_order_relaxed);
@@ -128,11 +132,6 @@ static void begin_ring(struct mr_connection *connection) {
 
 void mr_advance_out(struct mr_connection *connection) {
   struct mr_flow *flow = connection->out;
-  if (connection->out_mode == MR_TCP) {
-    if (connection->is_shut || atomic_load(&connection->pinned) != 0) return;
-    // Acquire: its partner is the reader's release in mr_promote.
-    if (atomic_load_explicit(&flow->looks, memory_order_acquire) == 1) begin_ring(connection);
-  }
   if (connection->out_mode == MR_RING) {
     const uint64_t until = atomic_load_explicit(&flow->until, memory_order_acquire);
     const uint64_t from = atomic_load_explicit(&flow->from, memory_order_acquire);
@@ -149,6 +148,8 @@ void mr_advance_out(struct mr_connection *connection) {
       connection->out_mode = MR_TCP_ONLY;
     }
   }
+  if (connection->has_lane && connection->out_mode == MR_TCP && atomic_load(&flow->until) != 0)
+    connection->out_mode = MR_TCP_ONLY;
   if (connection->out_mode == MR_FLUSH && connection->header_left == 0 &&
       connection->flush_position == connection->out_position)
     connection->out_mode = MR_TCP_ONLY;

@@ -222,6 +222,7 @@ void mr_leave_slot_of(struct mr_connection *connection);
 // flow.c
 void mr_advance_in(struct mr_connection *connection);  // with in_lock
 void mr_advance_out(struct mr_connection *connection); // with out_lock
+void mr_begin_out(struct mr_connection *connection);   // with out_lock
 uint64_t mr_readable(struct mr_connection *connection);
 uint64_t mr_room(struct mr_connection *connection);
 size_t mr_take(struct mr_connection *connection, uint8_t *to, size_t size, uint64_t skip);

@@ -73,7 +73,7 @@ struct mr_flow {
   _Atomic uint32_t is_shut;              // the writer sends no more, but may still read
   // the writer demotes: the reader takes back what it has not read
   _Atomic uint32_t wants_back;
-  _Atomic uint32_t is_lost; // enum mr_loss: no more bytes come by this ring, but by TCP
+  _Atomic uint32_t is_lost; // no more bytes come by this ring: they come by TCP
   // Written by the reader, but for the first `read`, which is where the ring begins.
   _Alignas(64) _Atomic uint32_t read; // the position after the last byte that was taken
   _Atomic uint32_t looks;             // 1: the reader looks into the ring, so `from` may be set
@@ -97,11 +97,6 @@ struct mr_slot {
 struct mr_arena {
   struct mr_doorbell doorbell[2]; // doorbell[p] is heard by party p
   struct mr_slot slot[MR_SLOTS];
-};
-
-enum mr_loss {
-  MR_LOST = 1,    // the lane, or something behind it, has ended
-  MR_STOPPED = 2, // the writer has gone back to TCP by itself
 };
 
 // Through an arena of a lane, bytes go to a program of another host: two lanes mirror two slots.

@@ -25,8 +25,14 @@ void mr_advance_in_lane(struct mr_connection *connection) {
   struct mr_flow *flow = connection->in;
   if (connection->in_mode == MR_TCP) {
     // Acquire: its partner is the lane's compare-and-exchange after it has set the other words.
-    const uint64_t from = atomic_load_explicit(&flow->from, memory_order_acquire);
-    if (from == 0) return;
+    uint64_t from = atomic_load_explicit(&flow->from, memory_order_acquire);
+    if (from == 0) {
+      if (likely(atomic_load_explicit(&flow->is_lost, memory_order_acquire) == 0)) return;
+      // It is lost before it has begun. A lane that is about to begin it finds that.
+      if (!atomic_compare_exchange_strong(&flow->from, &from, MR_RETRACTED | 1)) return;
+      connection->in_mode = MR_TCP_ONLY;
+      return;
+    }
     connection->in_from = (from & MR_POSITION) - 1;
     // Bytes from there on have come by TCP already: the writer has retracted.
     const bool is_late = connection->in_from < connection->in_position;
@@ -87,14 +93,12 @@ static void resumed(struct mr_connection *connection, const struct mr_resume *he
 // ring, and then says so; without that daemon bytes may be missing.
 static enum mr_outcome end_without_header(struct mr_connection *connection) {
   const uint64_t until = atomic_load_explicit(&connection->in->until, memory_order_acquire);
-  const uint32_t loss = atomic_load_explicit(&connection->in->is_lost, memory_order_acquire);
+  const bool is_lost = atomic_load_explicit(&connection->in->is_lost, memory_order_acquire) != 0;
   if (mr_readable(connection) > 0) return MR_TAKEN;
   const bool is_whole = (until & MR_TAKEN_BACK) == 0 && (until & MR_POSITION) == connection->in_position + 1;
-  // A writer that retracted, had nothing to send, and ended.
-  const bool is_unused = loss == MR_STOPPED && connection->in_position == connection->in_from;
-  if (is_whole || is_unused || connection->is_reset_told) return MR_ENDED;
-  connection->awaits_word = loss == 0;
-  if (loss == 0) return MR_NOTHING;
+  if (is_whole || connection->is_reset_told) return MR_ENDED;
+  connection->awaits_word = !is_lost;
+  if (!is_lost) return MR_NOTHING;
   connection->is_reset_told = true;
   connection->pending_error = ECONNRESET;
   return MR_FAILED;
@@ -198,8 +202,7 @@ void mr_resume_out(struct mr_connection *connection, uint64_t flags) {
 void mr_lose(struct mr_connection *connection) {
   if (atomic_load(&connection->state) != MR_DIRECT) return;
   uint64_t none = 0;
-  uint32_t none32 = 0;
-  atomic_compare_exchange_strong(&connection->in->is_lost, &none32, MR_LOST);
+  atomic_store(&connection->in->is_lost, 1);
   atomic_compare_exchange_strong(&connection->out->until, &none, 1 | MR_TAKEN_BACK);
   atomic_store(&connection->kernel_news, 1);
   mr_members_ready(connection);

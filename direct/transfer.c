@@ -279,6 +279,7 @@ ssize_t mr_transmit(struct mr_connection *connection, int fd, const struct msghd
   for (;;) {
     struct iovec pieces[PIECES];
     if (!mr_acquire(&connection->out_lock)) return failed(done, is_waiting ? EINTR : EAGAIN);
+    if (total > 0) mr_begin_out(connection);
     mr_advance_out(connection);
     int error = EAGAIN;
     const int count = rest_of(message, done, UINT64_MAX, pieces);

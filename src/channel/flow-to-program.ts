@@ -4,7 +4,6 @@
 // The program may write anything at any time. What is wrong is `isBroken`, and ends this stream
 // only. What the peer sends is checked by `accepts`.
 
-import { losses } from '../direct/arena/index.ts';
 import { copyMemory, type SharedMemory } from '../native/index.ts';
 import { type FlowWords, flowIndex, highOf, lowOf, RETRACTED_HIGH } from './flow-words.ts';
 import { CREDIT_MASK, mirrorWords } from './record-layout.ts';
@@ -176,7 +175,7 @@ export class FlowToProgram {
   /** The writer has gone back to TCP. */
   onStopped(): void {
     this.#isOver = true;
-    this.#words.store(isLost, losses.stopped);
+    this.#words.store(isLost, 1);
     this.#words.changed();
   }
 
@@ -195,7 +194,7 @@ export class FlowToProgram {
   lose(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#words.store(isLost, losses.lost);
+    this.#words.store(isLost, 1);
     this.#words.changed();
   }
 }

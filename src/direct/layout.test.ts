@@ -15,7 +15,6 @@ import {
   encodeMessage,
   FLOW_BYTES,
   flowWords,
-  losses,
   MESSAGE_BYTES,
   messageKinds,
   RINGS_OFFSET,
@@ -73,8 +72,6 @@ int main(void) {
   SHOW("read", offsetof(struct mr_flow, read));
   SHOW("looks", offsetof(struct mr_flow, looks));
   SHOW("isGone", offsetof(struct mr_flow, is_gone));
-  SHOW("lost", MR_LOST);
-  SHOW("stopped", MR_STOPPED);
   printf("\\"end\\": 0}");
 }
 `;
@@ -110,7 +107,6 @@ test('the layout is that of direct/layout.h', () => {
       ...doorbellWords,
       'flow bytes': FLOW_BYTES,
       ...flowWords,
-      ...losses,
     });
   } finally {
     rmSync(folder, { recursive: true });

@@ -64,7 +64,6 @@ export {
   doorbellWords,
   FLOW_BYTES,
   flowWords,
-  losses,
   RINGS_OFFSET,
   ringsOffset,
   SLOT_BYTES,

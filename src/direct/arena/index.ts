@@ -6,7 +6,6 @@ export {
   doorbellWords,
   FLOW_BYTES,
   flowWords,
-  losses,
   RINGS_OFFSET,
   ringsOffset,
   SLOT_BYTES,

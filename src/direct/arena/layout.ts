@@ -25,9 +25,6 @@ export const flowWords = {
   isGone: 72,
 } as const;
 
-/** enum mr_loss: `isLost` of a flow. */
-export const losses = { lost: 1, stopped: 2 } as const;
-
 /** Where the two rings of a slot start; they lie side by side. */
 export function ringsOffset(slot: number, ringBytes: number): number {
   return RINGS_OFFSET + 2 * slot * ringBytes;
