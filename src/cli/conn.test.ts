@@ -17,7 +17,7 @@ describe('millrace conn', () => {
   test('nonsense is one line and a usage error', async () => {
     await using daemon = await fakeDaemon();
     for (const [args, message] of [
-      [['--mode', 'fast'], /Allowed choices are carried, shortcut, plain/],
+      [['--mode', 'fast'], /Allowed choices are carried, direct, shortcut, plain/],
       [['--peer', 'bb'], /there is no peer bb \(there is b\)/],
       [['--instance', '../x'], /invalid instance name "\.\.\/x"/],
       [['--instance', 'x', '--socket', 'y'], /cannot be used with/],
@@ -41,6 +41,19 @@ describe('millrace conn', () => {
     );
     assert.match(lines[3] ?? '', /^plain +open .* 192\.0\.2\.1:80 +- +- +- +- +- .*no rule is about it$/);
     assert.equal(lines.length, 4);
+  });
+
+  test('shows direct connections, and `-` for what nobody counts', async () => {
+    const direct = { mode: 'direct', heldBytes: null } as const;
+    const within = { ...direct, peer: '', wire: '', bytesIn: null, bytesOut: null };
+    await using daemon = await fakeDaemon({ connections: async () => [connection(direct), connection(within)] });
+    const { stdout } = await daemon.run(['conn']);
+    const [, mirrored = '', local = ''] = stdout.split('\n');
+    assert.match(
+      mirrored,
+      /^direct +open +10\.0\.0\.1:40000 +10\.0\.0\.2:6379 +b +shm +3\.3 MiB +2\.0 KiB +- +redis-cli/,
+    );
+    assert.match(local, /^direct +open +10\.0\.0\.1:40000 +10\.0\.0\.2:6379 +- +- +- +- +- +redis-cli\(4711\) +-$/);
   });
 
   test('shows those that are asked for', async () => {

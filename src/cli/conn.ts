@@ -1,5 +1,5 @@
-// `millrace conn`: lists the connections that a daemon carries, and those that it does not with the
-// reason, as ss(8) does.
+// `millrace conn`: lists the connections that a daemon carries, those that are direct, and those
+// that are neither with the reason, as ss(8) does.
 
 import { Option } from 'commander';
 import { UsageError } from '../errors.ts';
@@ -40,13 +40,14 @@ Examples:
   millrace conn                    all connections
   millrace conn :6379              connections whose address, process or peer matches
   millrace conn --mode plain       connections that are not carried, with the reason
+  millrace conn --mode direct      connections whose bytes go from program to program
   millrace conn --peer b --json    connections with peer b, as JSON`;
 
 export const addConn: AddCommand = (program, { world, finish }) => {
   const conn = program
     .command('conn')
     .description(
-      'List connections: whether each is carried, how much it moved, for which process, and why it is plain TCP.',
+      'List connections: whether each is carried or direct, how much it moved, for which process, and why it is plain TCP.',
     )
     .argument('[filter]', 'a part of an address, a process name, a process id or a peer')
     .option('--peer <name>', 'show only connections with this peer')
@@ -100,7 +101,8 @@ function isMeant({ local, remote, command, pid, peer, container }: ConnectionSta
 
 function rowOf(connection: ConnectionStatus): readonly string[] {
   const { mode, state, local, remote, peer, wire, container, reason, bytesIn, bytesOut, heldBytes } = connection;
-  const figures = mode === 'carried' ? [bytesIn, bytesOut, heldBytes].map(bytesText) : ['-', '-', '-'];
+  const isCounted = mode === 'carried' || mode === 'direct';
+  const figures = [bytesIn, bytesOut, heldBytes].map((bytes) => (isCounted && bytes !== null ? bytesText(bytes) : '-'));
   const orNone = (name: string): string => (name === '' ? '-' : printable(name));
   const [first, last] = [
     [orNone(peer), orNone(wire)],

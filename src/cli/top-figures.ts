@@ -44,7 +44,7 @@ export interface TopFigures {
   readonly peers: readonly (Flow & { readonly name: string; readonly state: string })[];
   readonly links: readonly LinkFigures[];
   readonly lanes: readonly LaneFigures[];
-  /** Carried connections, the busiest first. */
+  /** Those whose bytes are counted: carried and mirrored ones, the busiest first. */
   readonly connections: readonly ConnectionFigures[];
 }
 
@@ -63,7 +63,7 @@ export function figuresOf(before: Sample, now: Sample): TopFigures {
     before.status.peers.flatMap(({ name, links }) => links.map((link) => [linkKey(name, link), link])),
   );
   const oldLanes = new Map(before.status.lanes.map((lane) => [lane.index, lane]));
-  const oldConnections = new Map(carried(before).map((connection) => [connectionKey(connection), connection]));
+  const oldConnections = new Map(counted(before).map((connection) => [connectionKey(connection), connection]));
   const links = now.status.peers.flatMap(({ name, links }) =>
     links.map((link) => {
       const old = oldLinks.get(linkKey(name, link));
@@ -89,7 +89,7 @@ export function figuresOf(before: Sample, now: Sample): TopFigures {
       sleepsPerSecond: perSecond(sleeps, oldLanes.get(index)?.sleeps),
       heldBytes,
     })),
-    connections: carried(now)
+    connections: counted(now)
       .map((connection) => ({ connection, ...flow(connection, oldConnections.get(connectionKey(connection))) }))
       .sort((left, right) => busyness(right) - busyness(left)),
   };
@@ -100,8 +100,12 @@ interface Bytes {
   readonly bytesOut: number;
 }
 
-function carried({ connections }: Sample): readonly ConnectionStatus[] {
-  return connections.filter(({ mode }) => mode === 'carried');
+type CountedConnection = ConnectionStatus & Bytes;
+
+function counted({ connections }: Sample): readonly CountedConnection[] {
+  return connections.filter((one): one is CountedConnection => {
+    return (one.mode === 'carried' || one.mode === 'direct') && one.bytesIn !== null && one.bytesOut !== null;
+  });
 }
 
 function linkKey(peer: string, { index, lane }: LinkStatus): string {

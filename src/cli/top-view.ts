@@ -17,12 +17,12 @@ export function viewOf(figures: TopFigures, status: DaemonStatus, paint: Paint):
     '',
     ...block('lanes', lanes(figures), paint),
     '',
-    ...block(`busiest of ${figures.connections.length} carried connections`, connections(figures), paint),
+    ...block(`busiest of ${figures.connections.length} carried and mirrored connections`, connections(figures), paint),
   ];
 }
 
 function summary({ cpu, total }: TopFigures, status: DaemonStatus, paint: Paint): readonly string[] {
-  const { node, instance, version, memory, peers, startedMs } = status;
+  const { node, instance, version, memory, peers, startedMs, direct } = status;
   const state = status.state === 'ready' ? status.state : paint('yellow', status.state);
   const up = peers.filter((peer) => peer.state === 'up').length;
   const held = `${bytesText(memory.heldBytes)} of ${bytesText(memory.budgetBytes)}`;
@@ -30,6 +30,11 @@ function summary({ cpu, total }: TopFigures, status: DaemonStatus, paint: Paint)
     `${paint('bold', instance)} ${version} on ${node}  ${state}  up ${ageText(Date.now() - startedMs)}`,
     `cpu ${percentText(cpu)}  memory ${bytesText(memory.rssBytes)}  held ${held}  peers ${up} of ${peers.length} up`,
     `in ${rateText(total.inPerSecond)}  out ${rateText(total.outPerSecond)}`,
+    ...(direct.programs + direct.connections === 0
+      ? []
+      : [
+          `direct ${direct.connections}, ${direct.mirrored} of them with peers  waiting ${direct.waiting}  programs ${direct.programs}`,
+        ]),
     ...status.notReady.map((reason) => paint('yellow', `not ready: ${printable(reason)}`)),
   ];
 }
@@ -90,6 +95,7 @@ function connections({ connections }: TopFigures): Block {
   const rows = connections
     .slice(0, MAX_CONNECTIONS)
     .map(({ connection, inPerSecond, outPerSecond }) => [
+      connection.mode,
       connection.local,
       connection.remote,
       printable(connection.peer),
@@ -97,7 +103,7 @@ function connections({ connections }: TopFigures): Block {
       processOf(connection),
       rateText(inPerSecond),
       rateText(outPerSecond),
-      bytesText(connection.heldBytes),
+      connection.heldBytes === null ? '-' : bytesText(connection.heldBytes),
     ]);
-  return { header: ['Local', 'Remote', 'Peer', 'Wire', 'Process', 'In', 'Out', 'Held'], rows, words: 5 };
+  return { header: ['Mode', 'Local', 'Remote', 'Peer', 'Wire', 'Process', 'In', 'Out', 'Held'], rows, words: 6 };
 }

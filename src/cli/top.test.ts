@@ -21,7 +21,13 @@ function lookAt(seconds: number): Sample {
       counters: { ...status().counters, ...moved },
       cpuSeconds: seconds / 4,
     }),
-    connections: [connection({ local: '10.0.0.1:1' }), connection({ ...moved }), connection({ mode: 'plain' })],
+    connections: [
+      connection({ local: '10.0.0.1:1' }),
+      connection({ ...moved }),
+      connection({ mode: 'plain' }),
+      connection({ mode: 'direct', bytesIn: null, bytesOut: null, heldBytes: null }),
+      connection({ mode: 'direct', local: '10.0.0.1:2', bytesIn: seconds, heldBytes: null }),
+    ],
   };
 }
 
@@ -59,11 +65,12 @@ describe('rates', () => {
     assert.deepEqual(figures.peers, [{ name: 'b', state: 'up', ...flow }]);
     assert.equal(figures.links[0]?.recordsPerSecond, 100);
     assert.deepEqual(figures.lanes[0], { index: 0, connections: 1, cpu: 0.25, sleepsPerSecond: 10, heldBytes: 0 });
-    // The busiest first, and none that is not carried.
+    // The busiest first, and none whose bytes nobody counts.
     assert.deepEqual(
       figures.connections.map((one) => [one.connection.local, one.inPerSecond]),
       [
         ['10.0.0.1:40000', MIB],
+        ['10.0.0.1:2', 1],
         ['10.0.0.1:1', 0],
       ],
     );
@@ -96,8 +103,10 @@ describe('millrace top', () => {
       /^cpu 25\.0% {2}memory 80 MiB {2}held 4\.0 KiB of 32 MiB {2}peers 1 of 1 up$/m,
       /^in 1\.0 MiB\/s {2}out 2\.0 MiB\/s$/m,
       /^b +up +shm +0 +2 +1\.0 MiB\/s +2\.0 MiB\/s +100 +0\.3% +0 +45 us$/m,
-      /^busiest of 2 carried connections$/m,
-      /^10\.0\.0\.1:40000 +10\.0\.0\.2:6379 +b +shm +redis-cli\(4711\) +1\.0 MiB\/s +2\.0 MiB\/s +0$/m,
+      /^direct 3, 2 of them with peers {2}waiting 1 {2}programs 2$/m,
+      /^busiest of 3 carried and mirrored connections$/m,
+      /^direct +10\.0\.0\.1:2 .* -$/m,
+      /^carried +10\.0\.0\.1:40000 +10\.0\.0\.2:6379 +b +shm +redis-cli\(4711\) +1\.0 MiB\/s +2\.0 MiB\/s +0$/m,
     ]) {
       assert.match(stdout, line);
     }

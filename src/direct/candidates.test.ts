@@ -25,8 +25,10 @@ test('the two ends of a connection have a candidate in common, at any sequence n
         const found = common(connected(x, y), other);
         // Both, if both connected at the same time and with the same number.
         assert.equal(found.length, x === y && other.iss === x ? 2 : 1);
-        assert.deepEqual(found[0]?.[0], found[0]?.[1]);
-        assert.match(found[0]?.[0].key ?? '', /^[0-9a-f]{32}$/);
+        const [one, another] = found[0] ?? assert.fail();
+        assert.deepEqual({ ...one, hasConnected: 0 }, { ...another, hasConnected: 0 });
+        if (x !== y) assert.deepEqual([one.hasConnected, another.hasConnected], [true, other.iss === y]);
+        assert.match(one.key, /^[0-9a-f]{32}$/);
       }
     }),
   );

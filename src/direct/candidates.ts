@@ -12,6 +12,8 @@ export interface Candidate {
   readonly secret: Uint8Array;
   /** What the libraries at the two ends know each other by. */
   readonly token: bigint;
+  /** That it connected. */
+  readonly hasConnected: boolean;
 }
 
 /**
@@ -20,10 +22,14 @@ export interface Candidate {
  * ends with those have no candidate in common.
  */
 export function candidatesOf({ iss, irs }: Identity, ringBytes: number): readonly Candidate[] {
-  return [iss, (iss + 1) >>> 0].map((start) => candidateOf(start, irs, ringBytes));
+  const ends = [
+    { start: iss, hasConnected: false },
+    { start: (iss + 1) >>> 0, hasConnected: true },
+  ];
+  return ends.map(({ start, hasConnected }) => ({ ...candidateOf(start, irs, ringBytes), hasConnected }));
 }
 
-function candidateOf(one: number, other: number, ringBytes: number): Candidate {
+function candidateOf(one: number, other: number, ringBytes: number): Omit<Candidate, 'hasConnected'> {
   const starts = Uint32Array.of(Math.min(one, other), Math.max(one, other), ringBytes);
   const digest = hash('sha512', Buffer.concat([Buffer.from('millrace direct'), Buffer.from(starts.buffer)]), 'buffer');
   return { key: digest.toString('hex', 0, 16), secret: digest.subarray(16, 32), token: digest.readBigUInt64LE(32) };

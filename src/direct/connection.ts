@@ -4,14 +4,29 @@ import type { Party, Place } from './arenas.ts';
 import type { Identity } from './pairing.ts';
 import type { Program } from './program.ts';
 
+/** The addresses of a socket as its program sees them; '' when it is no TCP socket. */
+export interface SocketEnds {
+  readonly local: string;
+  readonly remote: string;
+  readonly remoteHost: string;
+  /** The cookie of its network namespace; 0 when it is not known. */
+  readonly netns: number;
+}
+
+export const noEnds: SocketEnds = { local: '', remote: '', remoteHost: '', netns: 0 };
+
 export interface Connection {
   readonly program: Program;
   /** The program's own number for it. */
   readonly number: number;
   /** Undefined until the socket was looked at. */
   identity: Identity | undefined;
-  /** The address of the other end, as this one knows it. */
-  remote: string;
+  /** Known once the socket was looked at. */
+  ends: SocketEnds;
+  /** This end connected; known once the other one is found. */
+  hasConnected: boolean;
+  /** ms since the epoch; 0 until it is. */
+  promotedMs: number;
   /** Undefined until the other end was found on this host. */
   promotion: Promotion | undefined;
   /** Undefined until the other end was found on the host of a peer. */
@@ -31,6 +46,7 @@ interface Mirror {
   /** By which both daemons know the connection. */
   readonly key: string;
   readonly peer: string;
+  readonly link: number;
   /** Its program knows of the slot. */
   isPromoted: boolean;
 }

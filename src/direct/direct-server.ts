@@ -4,13 +4,15 @@
 import { randomBytes } from 'node:crypto';
 import { chmodSync, lstatSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { type Address, Fd, FdWatch, Poller, pollEvents, Socket } from '../native/index.ts';
+import { Fd, FdWatch, Poller, pollEvents, Socket } from '../native/index.ts';
 import type { DirectStatus } from '../status/index.ts';
 import { makeRunFolder } from '../system/index.ts';
 import { IdentityReader } from './identity.ts';
 import type { Mesh, MeshNews } from './mesh.ts';
+import type { OfferReport } from './offer-reports.ts';
 import { Program } from './program.ts';
 import { Promotions } from './promotions.ts';
+import { readEnds } from './socket-ends.ts';
 
 export interface DirectServerOptions {
   readonly socketPath: string;
@@ -49,7 +51,7 @@ export class DirectServer implements Disposable {
         memoryBytes,
         reader: {
           readIdentities: (sockets) => identities.read(sockets),
-          readRemote: (socket) => hostOf(Socket.peerAddressOf(socket)),
+          readEnds,
         },
         mesh,
       }),
@@ -79,6 +81,16 @@ export class DirectServer implements Disposable {
 
   get status(): DirectStatus {
     return { programs: this.#programs.size, ...this.#promotions.counters };
+  }
+
+  /** What programs have offered: direct connections, those that wait, and the last declined. */
+  get offers(): readonly OfferReport[] {
+    return this.#promotions.reports(this.#programs.values());
+  }
+
+  /** Processes that have the library and have offered something. */
+  hasProgram(pid: number): boolean {
+    return this.#programs.values().some((program) => program.pid === pid);
   }
 
   /** What happens to peers and lanes. Nobody hears it without a mesh. */
@@ -183,10 +195,6 @@ export class DirectServer implements Disposable {
     this.#poller.remove(program.fd);
     program.close();
   }
-}
-
-function hostOf(address: Address | undefined): string {
-  return address === undefined || address.family === 'unix' ? '' : address.host;
 }
 
 /** The socket has its mode and listens when it gets its name. The answer removes the name again. */

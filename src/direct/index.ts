@@ -2,3 +2,4 @@
 
 export { DirectServer } from './direct-server.ts';
 export type { DirectWord, Mesh } from './mesh.ts';
+export type { OfferReport } from './offer-reports.ts';

@@ -52,6 +52,8 @@ export interface Mesh {
   /** One of the links to the peer that are up, each in turn. */
   nextLink(peer: string): number | undefined;
   isLinkUp(peer: string, link: number): boolean;
+  /** What a link goes over; '' when it is not known. */
+  wireOf(peer: string, link: number): string;
 }
 
 /** What happens to peers and lanes. */

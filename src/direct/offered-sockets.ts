@@ -1,7 +1,7 @@
 // The sockets that programs have handed over, until they are looked at, many at once, and closed.
 
 import { Fd } from '../native/index.ts';
-import type { Connection } from './connection.ts';
+import type { Connection, SocketEnds } from './connection.ts';
 import type { IdentityAnswer } from './identity.ts';
 
 /** Descriptors that are held at once, for one look at all of them. */
@@ -11,8 +11,7 @@ const MAX_SOCKETS = 64;
 export interface SocketReader {
   /** The identities of sockets, in their order. */
   readIdentities(sockets: readonly (Fd | undefined)[]): readonly IdentityAnswer[];
-  /** The address of the other end of a TCP connection; '' when it has ended. */
-  readRemote(socket: Fd): string;
+  readEnds(socket: Fd): SocketEnds;
 }
 
 interface Offered {
@@ -24,6 +23,7 @@ export interface Looked {
   readonly connection: Connection;
   /** Undefined when there is no socket, or none of a connection that can be promoted. */
   readonly identity: IdentityAnswer;
+  readonly hasSocket: boolean;
 }
 
 export class OfferedSockets implements Disposable {
@@ -49,11 +49,13 @@ export class OfferedSockets implements Disposable {
     const offered = this.#offered;
     this.#offered = [];
     const identities = this.#identities(offered.map(({ socket }) => socket));
-    for (const [index, { connection, socket }] of offered.entries()) {
-      if (socket !== undefined && identities[index] !== undefined) connection.remote = this.#reader.readRemote(socket);
+    for (const { connection, socket } of offered) {
+      if (socket !== undefined) connection.ends = this.#reader.readEnds(socket);
     }
     closeAll(offered);
-    return offered.map(({ connection }, index) => ({ connection, identity: identities[index] }));
+    return offered.map(({ connection, socket }, index) => {
+      return { connection, identity: identities[index], hasSocket: socket !== undefined };
+    });
   }
 
   close(): void {

@@ -6,6 +6,11 @@ export interface Identity {
   readonly irs: number;
 }
 
+/** Of two ends of one connection: whether the first one connected. */
+export function hasConnected(end: Identity, other: Identity): boolean {
+  return other.irs === (end.iss + 1) >>> 0;
+}
+
 /** Offers that wait for the other end of their connection. */
 export class WaitingOffers<Offer extends { readonly identity: Identity }> {
   readonly #offers = new Map<string, Offer>();

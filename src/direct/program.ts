@@ -1,6 +1,7 @@
 // One conversation with a program that has the library: reads and checks its messages, sends and
 // holds back ours, and counts them on its desk.
 
+import { readFileSync } from 'node:fs';
 import { ProtocolError } from '../errors.ts';
 import { AGAIN, Fd, fetchAdd, MemoryFile, pollEvents, SharedMemory, type Socket } from '../native/index.ts';
 import type { Arena, Party } from './arenas.ts';
@@ -41,6 +42,8 @@ export class Program implements Disposable {
   readonly connections = new Map<number, Connection>();
   /** The user that runs it. */
   readonly uid: number;
+  /** 0 when it cannot be seen from here. */
+  readonly pid: number;
   readonly #socket: Socket;
   readonly #handlers: ProgramHandlers;
   readonly #deskFile: MemoryFile;
@@ -52,13 +55,16 @@ export class Program implements Disposable {
   readonly #buffer = new Uint8Array(MESSAGE_BYTES + 1);
   #isWelcome = false;
   #isBroken = false;
+  #command: string | undefined;
 
   /** Takes the socket over, also when it throws. */
   constructor(id: number, socket: Socket, handlers: ProgramHandlers) {
     using undo = new DisposableStack();
     this.id = id;
     this.#socket = undo.use(socket);
-    this.uid = socket.peerCredentials.uid;
+    const { uid, pid } = socket.peerCredentials;
+    this.uid = uid;
+    this.pid = pid;
     this.#handlers = handlers;
     this.#deskFile = undo.use(MemoryFile.create(DESK_BYTES, 'direct desk'));
     this.#desk = undo.use(SharedMemory.open(this.#deskFile.duplicate(), { populate: true }));
@@ -66,6 +72,12 @@ export class Program implements Disposable {
     // Mapped here already, so only the daemon can write it.
     this.#deskFile.seal('writes');
     undo.move();
+  }
+
+  /** As in /proc/PID/comm when it was asked for first; '' when it cannot be seen. */
+  get command(): string {
+    this.#command ??= commandOf(this.pid);
+    return this.#command;
   }
 
   get fd(): number {
@@ -185,5 +197,14 @@ export class Program implements Disposable {
       this.#handlers.onUnsettled(this);
     }
     return true;
+  }
+}
+
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').replace(/\n$/, '');
+  } catch {
+    // It has ended, or is in a process namespace that is not seen from here.
+    return '';
   }
 }

@@ -5,12 +5,15 @@ import { ProtocolError } from '../errors.ts';
 import { Fd } from '../native/index.ts';
 import type { DirectStatus } from '../status/index.ts';
 import { type Arena, Arenas, otherParty, type Place } from './arenas.ts';
-import { type Connection, type IdentifiedConnection, type Promotion, partyIn } from './connection.ts';
+import { type Connection, type IdentifiedConnection, noEnds, type Promotion, partyIn } from './connection.ts';
+import { DeclinedOffers, type DeclineReason } from './declined-offers.ts';
+import { DirectEvents } from './direct-events.ts';
 import type { Mesh, MeshNews } from './mesh.ts';
 import { Mirrors } from './mirrors.ts';
 import { OfferCounts } from './offer-counts.ts';
+import { type OfferReport, reportOf } from './offer-reports.ts';
 import { OfferedSockets, type SocketReader } from './offered-sockets.ts';
-import { WaitingOffers } from './pairing.ts';
+import { hasConnected, WaitingOffers } from './pairing.ts';
 import type { Program } from './program.ts';
 import { RemotePairing } from './remote-pairing.ts';
 
@@ -33,6 +36,8 @@ export class Promotions implements Disposable {
   readonly #remote: RemotePairing | undefined;
   readonly #waiting = new WaitingOffers<IdentifiedConnection>();
   readonly #offers = new OfferCounts();
+  readonly #lastDeclined = new DeclinedOffers();
+  readonly #events: DirectEvents;
   #promoted = 0;
   #mirrored = 0;
   #declined = 0;
@@ -40,6 +45,7 @@ export class Promotions implements Disposable {
   constructor({ ringBytes, memoryBytes, reader, mesh }: PromotionsOptions) {
     this.#arenas = new Arenas({ ringBytes, memoryBytes });
     this.#sockets = new OfferedSockets(reader);
+    this.#events = new DirectEvents((peer, link) => mesh?.wireOf(peer, link) ?? '');
     if (mesh === undefined) return;
     const ends = {
       stopWaiting: (connection: IdentifiedConnection) => this.#stopWaiting(connection),
@@ -47,7 +53,7 @@ export class Promotions implements Disposable {
       promote: (connection: Connection, place: Place, token: bigint) => this.#promoteMirrored(connection, place, token),
       decline: (connection: IdentifiedConnection) => {
         this.#stopWaiting(connection);
-        this.#decline(connection);
+        this.#decline(connection, 'memory');
       },
     };
     this.#mirrors = new Mirrors(this.#arenas, mesh.lanes);
@@ -64,6 +70,12 @@ export class Promotions implements Disposable {
     };
   }
 
+  /** Of connections of these programs, and of the last that were declined. */
+  reports(programs: Iterable<Program>): readonly OfferReport[] {
+    const open = Array.from(programs).flatMap(({ connections }) => Array.from(connections.values(), reportOf));
+    return [...open, ...this.#lastDeclined.reports];
+  }
+
   /**
    * Takes the descriptors over, also when it throws: the program breaks the protocol. What becomes
    * of it is decided by `decide`, at the latest.
@@ -77,7 +89,9 @@ export class Promotions implements Disposable {
       program,
       number,
       identity: undefined,
-      remote: '',
+      ends: noEnds,
+      hasConnected: false,
+      promotedMs: 0,
       promotion: undefined,
       mirror: undefined,
     };
@@ -93,10 +107,10 @@ export class Promotions implements Disposable {
    * Looks at all sockets that were offered, and promotes connections of which both ends are there.
    */
   decide(): void {
-    for (const { connection, identity } of this.#sockets.look()) {
+    for (const { connection, identity, hasSocket } of this.#sockets.look()) {
       // Withdrawn meanwhile, or its program has ended.
       if (connection.program.connections.get(connection.number) !== connection) continue;
-      if (identity === undefined) this.#decline(connection);
+      if (identity === undefined) this.#decline(connection, hasSocket ? 'socket' : 'limit');
       else this.#pair(Object.assign(connection, { identity }), true);
     }
   }
@@ -148,15 +162,19 @@ export class Promotions implements Disposable {
     if (other !== 'twice') this.#remote?.remove(other);
     // A connection of a program with itself has one library at both ends, which could wait for
     // itself.
-    const place =
-      other === 'twice' || other.program === connection.program ? undefined : this.#place(connection, other);
-    if (place === undefined) {
-      if (other !== 'twice') this.#decline(other);
-      this.#decline(connection);
+    if (other === 'twice') {
+      this.#decline(connection, 'twice');
       return;
     }
-    const ends = place.arena.partyOf(connection.program.id) === 0 ? [connection, other] : [other, connection];
-    this.#promote(place, ends as [Connection, Connection]);
+    const isOwn = other.program === connection.program;
+    const place = isOwn ? undefined : this.#place(connection, other);
+    if (place === undefined) {
+      for (const end of [other, connection]) this.#decline(end, isOwn ? 'self' : 'memory');
+      return;
+    }
+    connection.hasConnected = hasConnected(connection.identity, other.identity);
+    other.hasConnected = hasConnected(other.identity, connection.identity);
+    this.#promote(place, place.arena.partyOf(connection.program.id) === 0 ? [connection, other] : [other, connection]);
   }
 
   #place(one: Connection, other: Connection): Place | undefined {
@@ -171,17 +189,21 @@ export class Promotions implements Disposable {
     const promotion: Promotion = { place, ends: [...ends] };
     this.#promoted++;
     for (const end of ends) {
-      end.promotion = promotion;
+      Object.assign(end, { promotion, promotedMs: Date.now() });
       this.#offers.remove(end.program);
       end.program.promote(end.number, place.arena, place.slot, partyIn(promotion, end));
     }
+    for (const end of ends) this.#events.promoted(end);
   }
 
-  #promoteMirrored({ program, number }: Connection, { arena, slot }: Place, token: bigint): void {
+  #promoteMirrored(connection: Connection, { arena, slot }: Place, token: bigint): void {
+    const { program, number } = connection;
+    connection.promotedMs = Date.now();
     this.#promoted++;
     this.#mirrored++;
     this.#offers.remove(program);
     program.promote(number, arena, slot, 0, token);
+    this.#events.promoted(connection);
   }
 
   #stopWaiting(connection: IdentifiedConnection): void {
@@ -189,9 +211,10 @@ export class Promotions implements Disposable {
     this.#remote?.remove(connection);
   }
 
-  #decline(connection: Connection): void {
+  #decline(connection: Connection, why: DeclineReason): void {
     const { program, number } = connection;
     this.#declined++;
+    this.#lastDeclined.add(connection, why);
     if (program.connections.get(number) === connection) {
       program.connections.delete(number);
       this.#offers.remove(program);
@@ -203,6 +226,7 @@ export class Promotions implements Disposable {
   #leave(connection: Connection, isEnded: boolean): void {
     const { program, number, promotion, mirror } = connection;
     program.connections.delete(number);
+    if (connection.promotedMs > 0) this.#events.left(connection);
     if (mirror?.isPromoted === true) this.#mirrored--;
     else if (promotion === undefined) this.#offers.remove(program);
     if (promotion === undefined) {

@@ -61,7 +61,7 @@ export class RemotePairing {
     for (const candidate of candidates) {
       if (!this.#byKey.has(candidate.key)) this.#byKey.set(candidate.key, { connection, candidate });
     }
-    const told = new Set(isNew ? this.#mesh.peersFor(connection.remote) : []);
+    const told = new Set(isNew ? this.#mesh.peersFor(connection.ends.remoteHost) : []);
     for (const [peer, words] of this.#peers) {
       for (const { key } of candidates) {
         if (!words.has(key)) continue;
@@ -202,7 +202,8 @@ export class RemotePairing {
       return false;
     }
     this.#ends.stopWaiting(connection);
-    connection.mirror = { place, key, peer: spec.peer, isPromoted: false };
+    connection.hasConnected = candidate.hasConnected;
+    connection.mirror = { place, key, peer: spec.peer, link: spec.link, isPromoted: false };
     return true;
   }
 
@@ -213,8 +214,8 @@ export class RemotePairing {
   }
 
   #tellAll(peer: string): void {
-    for (const [{ remote }, candidates] of [...this.#waiting].slice(-MAX_TOLD)) {
-      if (this.#mesh.peersFor(remote).includes(peer)) this.#tellOf(peer, candidates);
+    for (const [{ ends }, candidates] of [...this.#waiting].slice(-MAX_TOLD)) {
+      if (this.#mesh.peersFor(ends.remoteHost).includes(peer)) this.#tellOf(peer, candidates);
     }
   }
 

@@ -1,8 +1,9 @@
 // The status of a lane's links and connections.
 
-import type { Link, Session, Stream, StreamInfo } from '../channel/index.ts';
+import type { DirectStream, Link, Session, Stream, StreamInfo } from '../channel/index.ts';
 import { type Address, formatAddress } from '../native/index.ts';
 import type { ConnectionStatus, LinkStatus } from '../status/index.ts';
+import type { MirroredStatus } from './messages.ts';
 
 /** Both addresses as the program of this host sees them: its own first. */
 export function endsOf({ isOpener, client, original }: StreamInfo): readonly [Address, Address] {
@@ -60,4 +61,9 @@ export function connectionStatus(stream: Stream, peer: string, wire: string, lan
     heldBytes: stream.heldBytes,
     sinceMs: stream.sinceMs,
   };
+}
+
+export function mirroredStatus(stream: DirectStream, wire: string, lane: number): MirroredStatus {
+  const { key, id, bytesOut, bytesIn } = stream;
+  return { key, wire, lane, stream: id, bytesOut, bytesIn };
 }

@@ -4,8 +4,7 @@
 import { Worker } from 'node:worker_threads';
 import { MillraceError } from '../errors.ts';
 import { EventFd } from '../native/index.ts';
-import type { ConnectionStatus } from '../status/index.ts';
-import type { FromLane, LaneReport, LaneSettings, ToLane } from './messages.ts';
+import type { FromLane, LaneConnections, LaneReport, LaneSettings, ToLane } from './messages.ts';
 
 const isSource = import.meta.url.endsWith('.ts');
 const program = new URL(isSource ? './worker.ts' : './worker.js', import.meta.url);
@@ -90,8 +89,8 @@ export class LaneThread implements AsyncDisposable {
     return (await this.#ask('status'))?.report;
   }
 
-  async connections(): Promise<readonly ConnectionStatus[]> {
-    return (await this.#ask('connections'))?.connections ?? [];
+  async connections(): Promise<LaneConnections> {
+    return (await this.#ask('connections'))?.connections ?? { carried: [], mirrored: [] };
   }
 
   /** Resolves when the lane has handled all messages before this one. */

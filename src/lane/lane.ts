@@ -20,8 +20,8 @@ import { ClientAcceptor } from './client-acceptor.ts';
 import { ConnectionEvents } from './connection-events.ts';
 import { DevicePool, meetingPlace } from './device-pool.ts';
 import { LaneNamespaces } from './lane-namespaces.ts';
-import { connectionStatus, linkStatus } from './lane-status.ts';
-import type { FromLane, LaneReport, LaneSettings, ToLane } from './messages.ts';
+import { connectionStatus, linkStatus, mirroredStatus } from './lane-status.ts';
+import type { FromLane, LaneConnections, LaneReport, LaneSettings, MirroredStatus, ToLane } from './messages.ts';
 import { Mirrors } from './mirrors.ts';
 import { Routes } from './routes.ts';
 import { ServerDialer } from './server-dialer.ts';
@@ -258,16 +258,17 @@ export class Lane implements Disposable {
     return { lane, links, ...this.#events.counters, bytesOut, bytesIn };
   }
 
-  connections(): readonly ConnectionStatus[] {
-    const all: ConnectionStatus[] = [];
+  connections(): LaneConnections {
+    const carried: ConnectionStatus[] = [];
+    const mirrored: MirroredStatus[] = [];
+    const { index } = this.#settings;
     for (const [peer, sessions] of this.#peers) {
-      for (const session of sessions.values()) {
-        for (const stream of session.link?.streams ?? []) {
-          all.push(connectionStatus(stream, peer, session.wire, this.#settings.index));
-        }
+      for (const { link, wire } of sessions.values()) {
+        for (const stream of link?.streams ?? []) carried.push(connectionStatus(stream, peer, wire, index));
+        for (const stream of link?.directStreams ?? []) mirrored.push(mirroredStatus(stream, wire, index));
       }
     }
-    return all;
+    return { carried, mirrored };
   }
 }
 

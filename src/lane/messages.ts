@@ -120,6 +120,23 @@ export interface LaneReport extends Readonly<DaemonStatus['counters']> {
   readonly links: readonly (LinkStatus & { readonly peer: string })[];
 }
 
+/** What a lane knows of a direct stream. */
+export interface MirroredStatus {
+  /** By which the main thread knows the connection. */
+  readonly key: string;
+  readonly wire: string;
+  readonly lane: number;
+  readonly stream: number;
+  readonly bytesOut: number;
+  readonly bytesIn: number;
+}
+
+/** Carried connections, and what is known of mirrored ones. */
+export interface LaneConnections {
+  readonly carried: readonly ConnectionStatus[];
+  readonly mirrored: readonly MirroredStatus[];
+}
+
 export type FromLane =
   | { readonly kind: 'ready' }
   | { readonly kind: 'failed'; readonly reason: string }
@@ -139,7 +156,7 @@ export type FromLane =
       readonly kind: 'answer';
       readonly id: number;
       readonly report?: LaneReport;
-      readonly connections?: readonly ConnectionStatus[];
+      readonly connections?: LaneConnections;
     }
   /** The lane does not touch the slot any more; once for each `unmirror`. */
   | { readonly kind: 'unmirrored'; readonly arena: number; readonly slot: number }

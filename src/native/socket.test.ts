@@ -72,6 +72,8 @@ describe('sockets', () => {
     assert.throws(() => socket.listen(), { code: 'ENOTSOCK', syscall: 'listen' });
     assert.throws(() => socket.peerAddress, { code: 'ENOTSOCK', syscall: 'getpeername' });
     assert.equal(Socket.peerAddressOf(event), undefined);
+    assert.equal(Socket.localAddressOf(event), undefined);
+    assert.equal(Socket.netnsCookieOf(event), 0);
   });
 
   test('asked again, a connect tells what has become of it meanwhile', () => {
@@ -166,6 +168,8 @@ describe('sockets', () => {
       assert.deepEqual(bytes.subarray(7000, 8000), bytes.subarray(0, 1000));
       if (address.family !== 'unix') assert.deepEqual(client.localAddress, server.peerAddress);
       assert.deepEqual(Socket.peerAddressOf(server), server.peerAddress);
+      assert.deepEqual(Socket.localAddressOf(server), server.localAddress);
+      assert.equal(Socket.netnsCookieOf(server), server.netnsCookie);
     });
   }
 

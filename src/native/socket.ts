@@ -55,6 +55,9 @@ const socketOptions = {
   udpGro: [17, 104],
 } as const satisfies Record<string, readonly [level: number, option: number]>;
 
+/** SOL_SOCKET, SO_NETNS_COOKIE */
+const NETNS_COOKIE = [1, 71] as const;
+
 export type SocketOption = keyof typeof socketOptions;
 
 const ERROR = socketOptions.error;
@@ -203,6 +206,12 @@ export class Socket extends Fd {
     return size < 0 ? undefined : decodeAddress(address, size);
   }
 
+  /** As localAddress, of a socket that somebody handed over; undefined when it is none. */
+  static localAddressOf({ fd }: Fd): Address | undefined {
+    const size = addon.getsockname(fd, address);
+    return size < 0 ? undefined : decodeAddress(address, size);
+  }
+
   setOption(option: SocketOption, value: number): void {
     const [level, name] = socketOptions[option];
     number[0] = value;
@@ -231,10 +240,16 @@ export class Socket extends Fd {
 
   /** The cookie of the socket's network namespace, which no other namespace ever has. */
   get netnsCookie(): number {
-    // SOL_SOCKET, SO_NETNS_COOKIE
     const bytes = new Uint8Array(8);
-    check(addon.getsockopt(this.fd, 1, 71, bytes), 'getsockopt', 'network namespace');
+    check(addon.getsockopt(this.fd, ...NETNS_COOKIE, bytes), 'getsockopt', 'network namespace');
     return Number(new DataView(bytes.buffer).getBigUint64(0, true));
+  }
+
+  /** As netnsCookie, of a socket that somebody handed over; 0 when it is none. */
+  static netnsCookieOf({ fd }: Fd): number {
+    const bytes = new Uint8Array(8);
+    const isRead = addon.getsockopt(fd, ...NETNS_COOKIE, bytes) >= 0;
+    return isRead ? Number(new DataView(bytes.buffer).getBigUint64(0, true)) : 0;
   }
 
   /**

@@ -45,6 +45,10 @@ export class DirectMesh implements Mesh {
     return links[this.#turn++ % links.length];
   }
 
+  wireOf(peer: string, link: number): string {
+    return this.#peers.get(peer)?.wireOf(link) ?? '';
+  }
+
   isLinkUp(peer: string, link: number): boolean {
     return this.#peers.get(peer)?.upLinks.includes(link) === true;
   }

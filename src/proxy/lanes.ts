@@ -1,8 +1,7 @@
 // The lanes of a daemon: started all or none, told one by one or all at once, and heard together.
 
 import { MillraceError } from '../errors.ts';
-import { type FromLane, type LaneReport, LaneThread, type ToLane } from '../lane/index.ts';
-import type { ConnectionStatus } from '../status/index.ts';
+import { type FromLane, type LaneConnections, type LaneReport, LaneThread, type ToLane } from '../lane/index.ts';
 
 type LaneSettings = Parameters<typeof LaneThread.start>[0];
 
@@ -62,8 +61,9 @@ export class Lanes implements AsyncDisposable {
     return reports.filter((report) => report !== undefined);
   }
 
-  async connections(): Promise<readonly ConnectionStatus[]> {
-    return (await Promise.all(this.#threads.map((thread) => thread.connections()))).flat();
+  async connections(): Promise<LaneConnections> {
+    const all = await Promise.all(this.#threads.map((thread) => thread.connections()));
+    return { carried: all.flatMap(({ carried }) => carried), mirrored: all.flatMap(({ mirrored }) => mirrored) };
   }
 
   /** Resets what is still open. */

@@ -127,11 +127,15 @@ export class PeerTable implements Disposable {
    * its owner, or through NAT whoever. None for addresses of this host.
    */
   peersFor(host: string): readonly string[] {
-    if (isIP(host) === 0) return [];
-    const found = canonicalHost(host);
-    if (found.startsWith('127.') || found === '::1' || this.#own.has(found)) return [];
-    const owner = this.#owners.ownerOf(found);
+    if (isIP(host) === 0 || this.isOwn(host)) return [];
+    const owner = this.#owners.ownerOf(canonicalHost(host));
     return owner === undefined ? [...this.#known.keys()] : [owner];
+  }
+
+  /** An address of this host, as a loopback address always is. */
+  isOwn(host: string): boolean {
+    const found = canonicalHost(host);
+    return found.startsWith('127.') || found === '::1' || this.#own.has(found);
   }
 
   /** Why a destination that a rule is about was not announced; '' when it is no peer's. */

@@ -52,6 +52,7 @@ export class Peer implements Disposable {
   /** By which the kernel knows it. */
   readonly #number: number;
   readonly #links = new Map<number, PeerLink>();
+  readonly #wires = new Map<number, string>();
   readonly #listeners = new Map<string, Listener>();
   readonly #deathProbe: DeathProbe;
   #place: ControlPeer;
@@ -107,9 +108,16 @@ export class Peer implements Disposable {
 
   /** Why a destination on its host was not announced; `unheard`: what a knock there has told. */
   whyNotAnnounced(unheard = ''): string {
-    const { kind, reason } = this.#phase;
+    const { kind } = this.#phase;
     if (kind === 'ready' && unheard !== '') return unheard;
     if (kind === 'ready') return `peer ${this.name} does not listen there, or does not accept this host`;
+    return this.whyNotUp;
+  }
+
+  /** '' when it is. */
+  get whyNotUp(): string {
+    const { kind, reason } = this.#phase;
+    if (kind === 'ready') return '';
     return `peer ${this.name} is ${stateOfPhase[kind]}${reason === '' ? '' : `: ${reason}`}`;
   }
 
@@ -175,8 +183,14 @@ export class Peer implements Disposable {
     return Array.from(this.#links).flatMap(([link, { state }]) => (state === 'up' ? [link] : []));
   }
 
+  /** What a link goes over; '' when it is not known. */
+  wireOf(link: number): string {
+    return this.#wires.get(link) ?? '';
+  }
+
   linkChanged(link: number, { state, reason, wire }: PeerLink & { readonly wire: string }): void {
     this.#links.set(link, { state, reason });
+    this.#wires.set(link, wire);
     publishLink({ peer: this.name, link, lane: this.#parts.lanes.laneOf(link), state, wire, reason });
     this.#update();
   }

@@ -22,6 +22,7 @@ import { packageVersion } from '../system/index.ts';
 import { didYouMean, isNodeName } from '../text/index.ts';
 import type { Admission } from './admission/index.ts';
 import type { ControlPlane } from './control/index.ts';
+import { directConnections, explainOffer } from './direct-report.ts';
 import type { HostListeners } from './host-listeners.ts';
 import type { Lanes } from './lanes.ts';
 import type { Namespaces } from './namespaces.ts';
@@ -87,8 +88,9 @@ export class DaemonReporter {
   }
 
   async connections(): Promise<readonly ConnectionStatus[]> {
-    const { lanes, plain, namespaces } = this.#parts;
-    const all = [...(await lanes.connections()), ...plain.recent];
+    const { lanes, plain, namespaces, direct } = this.#parts;
+    const { carried, mirrored } = await lanes.connections();
+    const all = [...carried, ...directConnections(direct?.offers ?? [], mirrored), ...plain.recent];
     return all.map((connection) => ({ ...connection, container: namespaces.containerOf(connection.netns) }));
   }
 
@@ -107,24 +109,36 @@ export class DaemonReporter {
     using view = new SteeringView(this.config.instance);
     const { rules } = view;
     const found = view.recent.filter((connection) => isMeant(connection, meant));
+    const all = await this.connections();
+    const direct = this.#explainDirect(meant, all);
     if (found.length > 0) {
-      return found.flatMap((connection) => {
+      const lines = found.flatMap((connection) => {
         const { verdict, checks } = explainConnection(connection, rules);
         const why = this.whyPlain(connection);
         return [...checks.map(lineOf), verdictWords[verdict], ...(why === '' ? [] : [why])];
       });
+      return [...lines, ...direct];
     }
-    const all = await this.connections();
-    const known = all.filter(({ local, remote, pid }) => isOneOf(meant, local, remote, pid));
+    const known = all.filter(({ mode, local, remote, pid }) => mode !== 'direct' && isOneOf(meant, local, remote, pid));
     const accepted = this.#explainAccepted(meant);
-    if (known.length + accepted.length === 0)
+    if (known.length + accepted.length + direct.length === 0)
       return [`no connection ${which} is known here; millrace conn lists the known ones`];
     const lines = known.map(({ local, remote, mode, reason, peer, wire }) =>
       mode === 'carried'
         ? `${local} -> ${remote}: carried to ${peer} over ${wire}`
         : `${local} -> ${remote}: ${mode}${reason === '' ? '' : `: ${reason}`}`,
     );
-    return [...lines, ...accepted];
+    return [...lines, ...accepted, ...direct];
+  }
+
+  /** Of connections of programs that have the library. */
+  #explainDirect(which: Which, connections: readonly ConnectionStatus[]): readonly string[] {
+    const { peers, direct } = this.#parts;
+    if (direct === undefined) return [];
+    const offers = direct.offers.filter(({ local, remote, pid }) => isOneOf(which, local, remote, pid));
+    if (offers.length > 0) return offers.map((offer) => explainOffer(offer, { peers, connections }));
+    if (!('pid' in which) || !direct.hasProgram(which.pid)) return [];
+    return [`process ${which.pid} has the library, and offers none of its connections now`];
   }
 
   #explainPeer({ peer, server }: PeerAndServer): string {

@@ -10,7 +10,7 @@ export interface ConnectionFilter {
   readonly remote?: string;
 }
 
-export const connectionModes: readonly ConnectionMode[] = ['carried', 'shortcut', 'plain'];
+export const connectionModes: readonly ConnectionMode[] = ['carried', 'direct', 'shortcut', 'plain'];
 export const filterKeys: ReadonlySet<string> = new Set(['peer', 'mode', 'local', 'remote']);
 
 export function isConnectionMode(word: string): word is ConnectionMode {

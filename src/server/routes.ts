@@ -4,7 +4,13 @@ import type { Context, Hono } from 'hono';
 import { UsageError } from '../errors.ts';
 import type { StatusSource } from '../status/index.ts';
 import { metricsContentType, metricsText } from '../telemetry/index.ts';
-import { type ConnectionFilter, filterKeys, isConnectionMode, selectConnections } from './connection-filter.ts';
+import {
+  type ConnectionFilter,
+  connectionModes,
+  filterKeys,
+  isConnectionMode,
+  selectConnections,
+} from './connection-filter.ts';
 import { refusal, withinMs } from './errors.ts';
 import { EventStream } from './event-stream.ts';
 import { guardedApp } from './guarded-app.ts';
@@ -83,7 +89,7 @@ function connectionFilter(context: Context): ConnectionFilter {
   const { mode, ...rest } = query;
   if (mode === undefined) return rest;
   if (!isConnectionMode(mode))
-    throw new UsageError(`connections: there is no mode '${mode}'; use carried, shortcut or plain`);
+    throw new UsageError(`connections: there is no mode '${mode}'; use ${connectionModes.join(', ')}`);
   return { ...rest, mode };
 }
 

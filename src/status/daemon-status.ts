@@ -1,13 +1,19 @@
 // The status of a daemon: plain data that the API serves, commands print and metrics are made from.
 
-/** How a connection's bytes travel. `plain`: by the kernel's TCP, and `reason` says why. */
-export type ConnectionMode = 'carried' | 'shortcut' | 'plain';
+/**
+ * How a connection's bytes travel. `plain`: by the kernel's TCP, and `reason` says why. `direct`:
+ * from program to program; over a wire where the other one is on the host of a peer.
+ */
+export type ConnectionMode = 'carried' | 'direct' | 'shortcut' | 'plain';
 
 export interface ConnectionStatus {
   /** As the program sees it, `10.0.0.1:40000` or `[fd00::1]:40000`. */
   readonly local: string;
   readonly remote: string;
-  /** `out`: a program of this host connected. `in`: a program of the peer's host did. */
+  /**
+   * `out`: a program of this host connected. `in`: it accepted. Each end of a direct connection
+   * between programs of this host is one of these.
+   */
   readonly direction: 'out' | 'in';
   readonly mode: ConnectionMode;
   /**
@@ -16,9 +22,9 @@ export interface ConnectionStatus {
   readonly state: string;
   /** Why it is not carried; '' when it is. */
   readonly reason: string;
-  /** '' when plain. */
+  /** '' when plain, and of a direct connection within this host. */
   readonly peer: string;
-  /** `shm`, `roce`, `tcp`, `RoCEv2`, `InfiniBand`; '' when plain. */
+  /** `shm`, `roce`, `tcp`, `RoCEv2`, `InfiniBand`; '' when there is no peer. */
   readonly wire: string;
   readonly lane: number;
   readonly stream: number;
@@ -28,11 +34,14 @@ export interface ConnectionStatus {
   readonly netns: number;
   /** The name of the cgroup of a program in a network namespace of its own; '' for others. */
   readonly container: string;
-  readonly bytesOut: number;
-  readonly bytesIn: number;
-  /** Bytes that came from the peer and wait for the program to read them. */
-  readonly heldBytes: number;
-  /** ms since the epoch. */
+  /** Null when nobody counts them: those of a direct connection within this host. */
+  readonly bytesOut: number | null;
+  readonly bytesIn: number | null;
+  /**
+   * Bytes that came from the peer and wait for the program to read them; null when it is direct.
+   */
+  readonly heldBytes: number | null;
+  /** When it was opened, or became direct; ms since the epoch. */
   readonly sinceMs: number;
 }
 
@@ -141,8 +150,8 @@ export interface DaemonStatus {
 export interface StatusSource {
   status(): Promise<DaemonStatus>;
   /**
-   * Carried connections, and recent ones that were not carried or took the shortcut, with the
-   * reason.
+   * Carried and direct connections, and recent ones that were not carried or took the shortcut,
+   * with the reason.
    */
   connections(): Promise<readonly ConnectionStatus[]>;
   /** Why this connection is or is not carried: lines for people. */

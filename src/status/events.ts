@@ -25,9 +25,10 @@ export interface LinkEvent {
 export interface ConnectionEvent {
   /**
    * `refused`: the server refused it, or no peer that announced it could be reached. `plain`: it
-   * was left to plain TCP.
+   * was left to plain TCP. `promoted`: it became direct. `left`: it is not direct any more, because
+   * a program of this host closed it, went back to TCP with it, or has ended.
    */
-  readonly what: 'opened' | 'closed' | 'refused' | 'plain';
+  readonly what: 'opened' | 'closed' | 'refused' | 'plain' | 'promoted' | 'left';
   readonly local: string;
   readonly remote: string;
   readonly direction: 'out' | 'in';
@@ -36,9 +37,9 @@ export interface ConnectionEvent {
   readonly wire: string;
   readonly command: string;
   readonly pid: number;
-  /** 0 until the connection is closed. */
-  readonly bytesOut: number;
-  readonly bytesIn: number;
+  /** 0 until the connection is closed; null when it is direct. */
+  readonly bytesOut: number | null;
+  readonly bytesIn: number | null;
   /** Why it did not end in order, or is not carried; '' otherwise. */
   readonly reason: string;
 }
