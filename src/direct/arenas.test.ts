@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { fstatSync } from 'node:fs';
 import { test } from 'node:test';
-import { Arenas } from './arenas.ts';
+import { EventFd, Fd, Poller, pollEvents } from '../native/index.ts';
+import { Arenas, partyOfLane } from './arenas.ts';
 import { SLOTS } from './layout.ts';
 
 const ringBytes = 4096;
@@ -36,6 +37,25 @@ test('the parties hear each other, and share one memory', () => {
   const [memory, own, other] = arena.fdsFor(0);
   assert.deepEqual(arena.fdsFor(1), [memory, other, own]);
   assert.equal(fstatSync(memory).size, 64 * 1024 + 2 * SLOTS * ringBytes);
+});
+
+test('a program hears its lane, and never has what the lane writes to', () => {
+  using arenas = new Arenas({ ringBytes, memoryBytes: unlimited });
+  const { arena } = arenas.take(1, partyOfLane(0)) ?? assert.fail();
+  const [, heard, written] = arena.fdsFor(0);
+  const [, laneHears, laneWrites] = arena.fdsFor(1);
+  assert.equal(written, laneHears);
+  assert.notEqual(heard, laneWrites);
+  using poller = Poller.create();
+  poller.add(heard, pollEvents.in | pollEvents.edge, 7);
+  using doorbell = EventFd.adopt(Fd.duplicateOf(laneWrites).release());
+  assert.equal(poller.wait(0), 0);
+  // Each ring is heard, though nobody empties anything.
+  for (let ring = 0; ring < 3; ring++) {
+    doorbell.signal();
+    assert.equal(poller.wait(0), 1);
+    assert.equal(poller.wait(0), 0);
+  }
 });
 
 test('the arenas of a program that ended are closed and not used again, and no others', () => {

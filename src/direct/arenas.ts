@@ -1,7 +1,7 @@
 // Arenas: memory that two programs share, or a program and a lane, and the slots in it, one for
 // each connection.
 
-import { EventFd, MemoryFile } from '../native/index.ts';
+import { EventFd, MemoryFile, Poller, pollEvents } from '../native/index.ts';
 import { arenaBytes, ringsOffset, SLOT_BYTES, SLOTS, SLOTS_OFFSET } from './layout.ts';
 
 const zeroes = new Uint8Array(SLOT_BYTES);
@@ -31,6 +31,7 @@ export class Arena implements Disposable {
   readonly ringBytes: number;
   readonly #memory: MemoryFile;
   readonly #doorbells: readonly [EventFd, EventFd];
+  readonly #ear: Poller | null;
   readonly #freeSlots: number[] = Array.from({ length: SLOTS }, (_, index) => SLOTS - 1 - index);
 
   static create(id: number, programs: readonly [number, number], ringBytes: number): Arena {
@@ -38,8 +39,9 @@ export class Arena implements Disposable {
     const memory = undo.use(MemoryFile.create(arenaBytes(ringBytes), 'direct arena'));
     memory.seal('size');
     const doorbells = [undo.use(EventFd.create()), undo.use(EventFd.create())] as const;
+    const ear = undo.use(programs[1] < 0 ? earOf(doorbells[0]) : null);
     undo.move();
-    return new Arena(id, programs, ringBytes, memory, doorbells);
+    return new Arena(id, programs, ringBytes, memory, doorbells, ear);
   }
 
   private constructor(
@@ -48,12 +50,14 @@ export class Arena implements Disposable {
     ringBytes: number,
     memory: MemoryFile,
     doorbells: readonly [EventFd, EventFd],
+    ear: Poller | null,
   ) {
     this.id = id;
     this.programs = programs;
     this.ringBytes = ringBytes;
     this.#memory = memory;
     this.#doorbells = doorbells;
+    this.#ear = ear;
   }
 
   get isClosed(): boolean {
@@ -71,7 +75,8 @@ export class Arena implements Disposable {
 
   /** What a party is told of: the memory, the doorbell that it hears, and the other's. */
   fdsFor(party: Party): readonly [number, number, number] {
-    return [this.#memory.fd, this.#doorbells[party].fd, this.#doorbells[otherParty(party)].fd];
+    const own = party === 0 && this.#ear !== null ? this.#ear : this.#doorbells[party];
+    return [this.#memory.fd, own.fd, this.#doorbells[otherParty(party)].fd];
   }
 
   /**
@@ -102,11 +107,24 @@ export class Arena implements Disposable {
   close(): void {
     this.#memory.close();
     for (const doorbell of this.#doorbells) doorbell.close();
+    this.#ear?.close();
   }
 
   [Symbol.dispose](): void {
     this.close();
   }
+}
+
+/**
+ * What a program hears its lane by: it never gets the eventfd that the lane writes, because whoever
+ * has one can fill it and make a write wait.
+ */
+function earOf(doorbell: EventFd): Poller {
+  using undo = new DisposableStack();
+  const poller = undo.use(Poller.create(1));
+  poller.add(doorbell.fd, pollEvents.in, 0);
+  undo.move();
+  return poller;
 }
 
 interface ArenasOptions {
