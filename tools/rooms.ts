@@ -124,7 +124,7 @@ export const rooms: readonly Room[] = [
     'src/native src/text src/spin src/providers src/providers/remote src/remoting/backend src/vortex src/vortex/net src/perf src/status src/steering src/loop src/system src/direct/launch src/lab src/lab/vm workbench/worlds',
   ),
   room('workbench/soak', 'hours of faults in minutes', 'src/tls src/steering src/lab workbench/worlds'),
-  room('workbench/demo', 'what npm start shows', 'src/tls src/lab workbench/worlds'),
+  room('workbench/demo', 'what npm start shows', 'src/system src/tls src/lab src/direct/launch workbench/worlds'),
   room(
     'workbench/cli',
     'the commands of a checkout',

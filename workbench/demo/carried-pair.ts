@@ -1,11 +1,14 @@
-// Daemons on two lab hosts that are each other's peer.
+// Daemons on two lab hosts that are each other's peer, and hosts whose programs have the library of
+// Direct.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { directEnvironment, directLibrary } from '../../src/direct/launch/index.ts';
 import { MillraceError } from '../../src/errors.ts';
 import { findProgram, type Host } from '../../src/lab/index.ts';
+import { directSocketPath } from '../../src/system/index.ts';
 import { makeLabCertificates } from '../../src/tls/index.ts';
 import { DaemonProcess, daemonSettings } from '../worlds/index.ts';
 
@@ -15,6 +18,8 @@ const CONNECT_MS = 15_000;
 interface CarriedPairOptions {
   readonly client: Host;
   readonly server: Host;
+  /** Connections to these ports are carried. */
+  readonly ports: readonly number[];
   readonly devices: readonly string[];
   readonly signal: AbortSignal;
 }
@@ -22,10 +27,13 @@ interface CarriedPairOptions {
 export class CarriedPair implements AsyncDisposable {
   readonly client: DaemonProcess;
   readonly server: DaemonProcess;
+  /** The same hosts, where programs have the library. */
+  readonly direct: { readonly client: Host; readonly server: Host };
   readonly #undo: AsyncDisposableStack;
 
   static async start(options: CarriedPairOptions): Promise<CarriedPair> {
-    const { client, server, devices, signal } = options;
+    const { client, server, ports, devices, signal } = options;
+    const library = directLibrary();
     await using undo = new AsyncDisposableStack();
     const folder = mkdtempSync(join(tmpdir(), 'millrace-demo-'));
     undo.defer(() => rmSync(folder, { recursive: true, force: true }));
@@ -44,17 +52,30 @@ export class CarriedPair implements AsyncDisposable {
       const own = nodes.find(({ name }) => name === host.name);
       const certificates = own === undefined ? {} : { certificates: { ca, cert: own.cert, key: own.key } };
       const settings = daemonSettings({ host, peers: [peer], folder, devices, ...certificates });
-      return undo.use(await DaemonProcess.start(host, folder, { ...settings, drainSeconds: 1 }));
+      const rules = [peer.ipv4, peer.ipv6].map(
+        (to) => `connect to ${to.includes(':') ? `[${to}]` : to}:${ports.join(',')}`,
+      );
+      return undo.use(await DaemonProcess.start(host, folder, { ...settings, rules, drainSeconds: 1 }));
     };
+    // What `millrace run` sets.
+    const withLibrary = (host: Host, daemon: DaemonProcess): Host =>
+      host.withEnv(directEnvironment(process.env, library, directSocketPath(daemon.instance, folder)));
     const [one, other] = await Promise.allSettled([start(client, server), start(server, client)]);
     if (one.status === 'rejected') throw one.reason;
     if (other.status === 'rejected') throw other.reason;
-    return new CarriedPair(one.value, other.value, undo.move());
+    const direct = { client: withLibrary(client, one.value), server: withLibrary(server, other.value) };
+    return new CarriedPair(one.value, other.value, direct, undo.move());
   }
 
-  private constructor(client: DaemonProcess, server: DaemonProcess, undo: AsyncDisposableStack) {
+  private constructor(
+    client: DaemonProcess,
+    server: DaemonProcess,
+    direct: CarriedPair['direct'],
+    undo: AsyncDisposableStack,
+  ) {
     this.client = client;
     this.server = server;
+    this.direct = direct;
     this.#undo = undo;
   }
 

@@ -1,4 +1,4 @@
-// What the demo measures, once over plain TCP and once carried.
+// What the demo measures: over plain TCP, carried, and direct.
 
 import type { Host } from '../../src/lab/index.ts';
 import { type RedisFigures, type RedisServer, runRedisBenchmark } from '../worlds/index.ts';

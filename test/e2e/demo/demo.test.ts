@@ -29,14 +29,14 @@ function labIds(): string[] {
 }
 
 describe('the demo', () => {
-  test('programs between two hosts are measured by plain TCP and carried, with the bytes right', async () => {
+  test('programs between two hosts are measured by plain TCP, carried and direct, with the bytes right', async () => {
     for (const wire of ['shm', 'roce', 'tcp']) {
       const before = labIds();
       const child = start(['--wire', wire, '--requests', '2000', '--clients', '10', '--transfer-mib', '16', '--json']);
       const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')]);
       assert.equal(code, 0, stderr);
-      const { plain, carried, verdicts, counters, peers } = JSON.parse(stdout);
-      for (const { redis, transfer } of [plain, carried]) {
+      const { plain, carried, direct, verdicts, counters, peers, promoted } = JSON.parse(stdout);
+      for (const { redis, transfer } of [plain, carried, direct]) {
         assert.deepEqual(
           redis.map(({ test }: { test: string }) => test),
           ['SET', 'GET'],
@@ -44,11 +44,13 @@ describe('the demo', () => {
         for (const { requestsPerSecond, p50Ms } of redis) assert.ok(requestsPerSecond > 100 && p50Ms > 0);
         assert.equal(transfer.sizeBytes, 16 * 1024 * 1024);
       }
-      assert.equal(carried.transfer.sha256, plain.transfer.sha256);
+      for (const { transfer } of [carried, direct]) assert.equal(transfer.sha256, plain.transfer.sha256);
       // Twice ten connections of redis-benchmark, one that asks for the configuration, and three
       // transfers.
       assert.ok(verdicts.carried >= 23, `${verdicts.carried} were carried`);
-      assert.ok(counters.bytesIn > 3 * 16 * 1024 * 1024);
+      // Ten connections of each test, and three transfers.
+      assert.ok(promoted.promoted >= 20, `${promoted.promoted} became direct`);
+      assert.ok(counters.bytesIn > 6 * 16 * 1024 * 1024);
       assert.equal(peers[0].links[0].wire, wire);
       assert.match(stderr, /client +10\.77\.0\.1 +fd77::1/);
       assert.deepEqual(labIds(), before);
