@@ -117,7 +117,8 @@ void mr_counted(struct mr_connection *connection, int fd) {
   if (mr.is_off || mr.has_uring || atomic_load(&connection->pinned) != 0) return;
   if (connection->arena != NULL || mr_is_shared(connection)) return;
   const int saved = errno;
-  offer(connection, fd);
+  mr_look_for_uring();
+  if (!mr.has_uring) offer(connection, fd);
   errno = saved;
 }
 

@@ -85,10 +85,7 @@ USED void mr_before_syscall(long number, long first, long second, long third) {
   case 425: // io_uring_setup: its requests do not come by here
     // libuv (Node) would change its epoll sets so, and does without where the kernel refuses.
     is_refused = dlsym(NULL, "uv_loop_init") != NULL;
-    if (is_refused) break;
-    mr.has_uring = true;
-    mr_pin_all();
-    mr_say("this program uses io_uring: plain TCP");
+    if (!is_refused) mr_leave_to_uring();
     break;
   case SYS_epoll_ctl:
     mr_before_descriptor((int)third);

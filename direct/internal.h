@@ -217,6 +217,8 @@ void mr_depart(struct mr_connection *connection, int fd);
 void mr_pin(int fd);         // demotes, and never offers again
 void mr_pin_inherited(void); // all that an exec would keep
 void mr_pin_all(void);
+void mr_leave_to_uring(void);
+void mr_look_for_uring(void);
 void mr_leave_slot_of(struct mr_connection *connection);
 
 // flow.c

@@ -13,8 +13,12 @@ const folder = join(import.meta.dirname, '../../../build/test-programs');
 const flags = ['-std=gnu17', '-D_GNU_SOURCE', '-O2', '-Wall', '-Wextra', '-Werror', '-pthread'];
 
 /** Returns the program's file, whose name begins with that of the sources' folder. */
-export function compile(sources: readonly string[], linking: Linking = 'dynamic'): string {
-  return build('gcc', [...flags, ...(linking === 'static' ? ['-static'] : [])], sources, linking);
+export function compile(
+  sources: readonly string[],
+  linking: Linking = 'dynamic',
+  libraries: readonly string[] = [],
+): string {
+  return build('gcc', [...flags, ...(linking === 'static' ? ['-static'] : [])], sources, linking, libraries);
 }
 
 /** The same of a BPF program; returns the object. */
@@ -24,9 +28,15 @@ export function compileBpf(source: string): string {
   return build('clang-19', ['-O2', '-g', '-Wall', '-Wextra', '-Werror', ...machine, '-c'], [source], 'bpf');
 }
 
-function build(compiler: string, options: readonly string[], sources: readonly string[], kind: string): string {
+function build(
+  compiler: string,
+  options: readonly string[],
+  sources: readonly string[],
+  kind: string,
+  libraries: readonly string[] = [],
+): string {
   const headers = sources.flatMap((source) => globSync(join(dirname(source), '*.h')));
-  const hash = createHash('sha256').update(JSON.stringify([options, run(compiler, ['--version'])]));
+  const hash = createHash('sha256').update(JSON.stringify([options, libraries, run(compiler, ['--version'])]));
   for (const file of [...new Set([...sources, ...headers])].sort()) hash.update(readFileSync(file));
   const name = `${basename(dirname(sources[0] ?? ''))}-${kind}-${hash.digest('hex').slice(0, 16)}`;
   const program = join(folder, name);
@@ -34,7 +44,7 @@ function build(compiler: string, options: readonly string[], sources: readonly s
   mkdirSync(folder, { recursive: true });
   // Two files of tests may compile the same at once: each in a file of its own first.
   const draft = `${program}.${process.pid}`;
-  run(compiler, [...options, ...sources, '-o', draft]);
+  run(compiler, [...options, ...sources, ...libraries, '-o', draft]);
   renameSync(draft, program);
   return program;
 }
