@@ -21,8 +21,8 @@ static struct sockaddr_un daemon_address;
 enum { MR_OFFERS = 1 << 16 };
 static uint32_t offers[MR_OFFERS];
 
-static bool tell(uint32_t kind, uint32_t connection, uint32_t value, int fd) {
-  struct mr_message message = {.kind = kind, .connection = connection, .value = value};
+static bool tell(uint32_t kind, uint32_t connection, uint32_t value, uint32_t flags, int fd) {
+  struct mr_message message = {.kind = kind, .connection = connection, .value = value, .flags = flags};
   struct iovec bytes = {.iov_base = &message, .iov_len = sizeof(message)};
   union {
     struct cmsghdr header;
@@ -83,7 +83,7 @@ static bool dial(void) {
   mr_watch_control();
   mr.conversation++;
   mr.heard = 0;
-  if (tell(MR_HELLO, 0, MR_DIRECT_VERSION, -1)) return true;
+  if (tell(MR_HELLO, 0, MR_DIRECT_VERSION, 0, -1)) return true;
   hang_up();
   return false;
 }
@@ -104,7 +104,7 @@ static void offer(struct mr_connection *connection, int fd) {
     connection->conversation = mr.conversation;
     connection->is_invited = false;
     offers[connection->id % MR_OFFERS] = connection->index;
-    if (tell(MR_OFFER, connection->id, 0, fd)) atomic_store(&connection->state, MR_OFFERED);
+    if (tell(MR_OFFER, connection->id, 0, 0, fd)) atomic_store(&connection->state, MR_OFFERED);
   }
   mr_release(&mr.lock);
 }
@@ -124,7 +124,8 @@ void mr_counted(struct mr_connection *connection, int fd) {
 
 void mr_withdraw(struct mr_connection *connection) {
   if (mr.control < 0 || connection->conversation != mr.conversation) return;
-  for (int tries = 0; !tell(MR_WITHDRAW, connection->id, 0, -1) && errno == EAGAIN && tries < 100; tries++) {
+  const uint32_t flags = connection->leaves_rest ? MR_LEAVES_REST : 0;
+  for (int tries = 0; !tell(MR_WITHDRAW, connection->id, 0, flags, -1) && errno == EAGAIN && tries < 100; tries++) {
     struct pollfd full = {.fd = mr.control, .events = POLLOUT};
     real.poll(&full, 1, 10);
   }

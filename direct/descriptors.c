@@ -82,7 +82,8 @@ MR_EXPORT int shutdown(int fd, int how) {
     // Before the FIN: who sees that looks here.
     atomic_store(&connection->out->is_shut, 1);
   }
-  const int result = real.shutdown(fd, how);
+  // The FIN follows the bytes that are still on their way to TCP.
+  const int result = is_direct && connection->wants_fin ? 0 : real.shutdown(fd, how);
   if (result == 0 && how != SHUT_RD) connection->is_shut = true;
   // Who sends to an end that is shut both ways has the kernel's own answer. After SHUT_RD alone
   // Linux still delivers.

@@ -109,6 +109,8 @@ struct mr_connection {
   bool has_lane;
   bool is_resumed;  // the writer has gone on by TCP: the ring ends at in_end
   bool wants_back;  // bytes that were not read are wanted on TCP, and not from the ring
+  bool leaves_rest; // it is closed, and its lane sends the rest
+  bool wants_fin;   // the program has shut it, and bytes of the ring go by TCP first
   bool awaits_word; // TCP has ended: the lane says whether more comes by the ring
   uint64_t token;   // of both ends
   uint64_t in_end;  // where reading of the ring ends

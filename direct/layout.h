@@ -18,13 +18,17 @@ struct mr_message {
   uint32_t party; // 0 or 1: which of the two this program is in the arena
   uint32_t value; // HELLO, WELCOME: version. ARENA: bytes of each ring, a power of two
   union {
-    uint32_t flags; // ARENA: enum mr_arena_flags
+    uint32_t flags; // ARENA: enum mr_arena_flags. WITHDRAW: enum mr_withdraw_flags
     uint64_t token; // PROMOTE, in an arena of a lane: see struct mr_resume
   };
 };
 
 enum mr_arena_flags {
   MR_WITH_LANE = 1, // the other party is a lane of the daemon; the program is party 0
+};
+
+enum mr_withdraw_flags {
+  MR_LEAVES_REST = 1, // the lane sends what the ring still has
 };
 
 enum mr_message_kind {

@@ -97,6 +97,7 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
   connection->out_mode = MR_TCP;
   connection->has_lane = arena->has_lane;
   connection->is_resumed = connection->wants_back = connection->awaits_word = false;
+  connection->leaves_rest = connection->wants_fin = false;
   connection->in_skip = 0;
   connection->header_left = 0;
   connection->is_reset_told = false;
@@ -266,6 +267,7 @@ void mr_pin_all(void) {
 void mr_leave_slot_of(struct mr_connection *connection) {
   if (atomic_load(&connection->state) == MR_PLAIN || !mr_acquire(&mr.lock)) return;
   if (atomic_load(&connection->state) == MR_DIRECT) {
+    connection->leaves_rest = connection->has_lane && connection->out_mode == MR_RING;
     atomic_store(&connection->in->is_gone, 1);
     mr_ring(connection);
     atomic_fetch_sub(&mr.direct_count, 1);
@@ -275,21 +277,35 @@ void mr_leave_slot_of(struct mr_connection *connection) {
   mr_release(&mr.lock);
 }
 
+// Whether TCP takes so much at once, so that nobody waits for a reader.
+static bool fits(int fd, uint32_t size_bytes) {
+  int room = 0;
+  socklen_t size = sizeof(room);
+  if (real.getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &size) != 0) return false;
+  // The kernel counts twice.
+  if ((uint32_t)room / 2 >= size_bytes) return true;
+  room = (int)size_bytes;
+  if (real.setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) == 0) return true;
+  real.setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+  return real.getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &size) == 0 && (uint32_t)room / 2 >= size_bytes;
+}
+
 void mr_shut_out(struct mr_connection *connection, int fd, bool is_closing) {
-  mr_flush(connection, fd, true);
+  const bool is_waiting = is_closing || !connection->has_lane;
+  mr_flush(connection, fd, is_waiting);
   if (mr_acquire(&connection->out_lock)) {
     mr_advance_out(connection);
     if (connection->has_lane && connection->out_mode == MR_RING) {
-      // All that the ring can hold finds room, so that nobody waits for a reader here.
-      const int room = (int)connection->ring_mask + 1;
-      real.setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-      mr_resume_out(connection, is_closing ? MR_RESUME_CLOSED : 0);
+      const uint32_t unread = (uint32_t)connection->out_position - atomic_load(&connection->out->read);
+      // A program that stays can send the rest later, one that closes cannot.
+      connection->leaves_rest = !fits(fd, unread + (uint32_t)sizeof(struct mr_resume)) && is_closing;
+      if (!connection->leaves_rest) mr_resume_out(connection, is_closing ? MR_RESUME_CLOSED : 0);
     } else if (!connection->has_lane) {
       mr_seal_out(connection);
     }
     mr_release(&connection->out_lock);
   }
-  mr_flush(connection, fd, true);
+  connection->wants_fin = !mr_flush(connection, fd, is_waiting) && !is_closing;
 }
 
 // Before the last descriptor of this process is closed.

@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -254,7 +255,10 @@ bool mr_flush(struct mr_connection *connection, int fd, bool is_waiting) {
     }
     mr_advance_out(connection);
     const bool is_done = connection->out_mode != MR_FLUSH;
+    const bool is_end = is_done && connection->wants_fin;
+    if (is_end) connection->wants_fin = false;
     mr_release(&connection->out_lock);
+    if (is_end) real.shutdown(fd, SHUT_WR);
     if (is_done) return true;
     if (sent > 0) continue;
     if (!is_waiting || mr_now_ns() > deadline) return false;
@@ -272,6 +276,10 @@ ssize_t mr_transmit(struct mr_connection *connection, int fd, const struct msghd
   const int64_t deadline = is_waiting ? deadline_after(connection->send_timeout_ns) : 0;
   const size_t total = total_of(message);
   size_t done = 0;
+  if (unlikely(connection->wants_fin)) {
+    if ((flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
+    return failed(0, EPIPE);
+  }
   if (is_for_tcp(message, flags)) {
     mr_demote(connection, fd, true);
     return real.sendmsg(fd, message, flags);

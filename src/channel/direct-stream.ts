@@ -162,6 +162,8 @@ export class DirectStream implements RecordWriting, Resumable, StreamEndsEvents 
     }
     if (!this.#isEnding) return;
     if (fromProgram.hasBegun && !fromProgram.isOver) this.#tell(mirrorWords.ended);
+    // A child of the program may still have the connection, and goes on by TCP.
+    slot.lose();
     this.#end();
   }
 

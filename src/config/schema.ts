@@ -138,18 +138,15 @@ const channel = z.strictObject(
 
 const direct = z.strictObject(
   {
-    enabled: field
-      .flag()
-      .default(true)
-      .describe('connections between programs of this host that have the library may leave TCP'),
+    enabled: field.flag().default(true).describe('connections of programs that have the library may leave TCP'),
     memoryBytes: field
       .size({ least: MiB, most: 1024 * GiB })
-      .prefault('1GiB')
+      .prefault('4GiB')
       .describe('what the rings of all such connections may have together; two for each'),
     ringBytes: field
       .size({ least: 4 * KiB, most: 16 * MiB, powerOfTwo: true })
-      .prefault('256KiB')
-      .describe('ring of each direction of such a connection'),
+      .prefault('1MiB')
+      .describe('ring of each direction of such a connection; memory is used as bytes wait in it'),
   },
   mapping,
 );

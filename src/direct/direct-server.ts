@@ -154,7 +154,7 @@ export class DirectServer implements Disposable {
     const program = undo.use(
       new Program(id, socket, {
         onOffer: (from, connection, fds) => this.#promotions.offer(from, connection, fds),
-        onWithdraw: (from, connection) => this.#promotions.withdraw(from, connection),
+        onWithdraw: (from, connection, leavesRest) => this.#promotions.withdraw(from, connection, leavesRest),
         onUnsettled: (which) => this.#unsettled.add(which),
       }),
     );

@@ -35,6 +35,9 @@ export interface Message {
   readonly token?: bigint;
 }
 
+/** enum mr_withdraw_flags, in the place of the token: the lane sends what the ring still has. */
+export const LEAVES_REST = 1n;
+
 /** enum mr_arena_flags: the other party is a lane of the daemon. */
 export const WITH_LANE = 1;
 

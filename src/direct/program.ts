@@ -11,6 +11,7 @@ import {
   DIRECT_VERSION,
   decodeMessage,
   encodeMessage,
+  LEAVES_REST,
   MESSAGE_BYTES,
   type Message,
   messageKinds,
@@ -25,7 +26,8 @@ const MAX_UNREAD = 256;
 interface ProgramHandlers {
   /** The descriptors are the handler's to close. */
   onOffer(program: Program, connection: number, fds: readonly Fd[]): void;
-  onWithdraw(program: Program, connection: number): void;
+  /** `leavesRest`: the lane sends what its ring still has. */
+  onWithdraw(program: Program, connection: number, leavesRest: boolean): void;
   /** `events` or `isBroken` may have changed. */
   onUnsettled(program: Program): void;
 }
@@ -160,7 +162,7 @@ export class Program implements Disposable {
     this.close();
   }
 
-  #hear({ kind, connection, value }: Required<Message>, fds: readonly Fd[]): void {
+  #hear({ kind, connection, value, token }: Required<Message>, fds: readonly Fd[]): void {
     if (kind === messageKinds.hello && !this.#isWelcome && fds.length === 0) {
       if (value !== DIRECT_VERSION) throw new ProtocolError(`it has version ${value} of the protocol`);
       this.#isWelcome = true;
@@ -168,7 +170,7 @@ export class Program implements Disposable {
     } else if (kind === messageKinds.offer && this.#isWelcome) {
       this.#handlers.onOffer(this, connection, fds);
     } else if (kind === messageKinds.withdraw && this.#isWelcome && fds.length === 0) {
-      this.#handlers.onWithdraw(this, connection);
+      this.#handlers.onWithdraw(this, connection, (token & LEAVES_REST) !== 0n);
     } else {
       throw new ProtocolError(`a message of kind ${kind} with ${fds.length} descriptors is not expected now`);
     }

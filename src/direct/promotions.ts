@@ -116,9 +116,9 @@ export class Promotions implements Disposable {
   }
 
   /** Of a connection that is not known it is late: that one was declined meanwhile. */
-  withdraw(program: Program, number: number): void {
+  withdraw(program: Program, number: number, leavesRest = false): void {
     const connection = program.connections.get(number);
-    if (connection !== undefined) this.#leave(connection, false);
+    if (connection !== undefined) this.#leave(connection, leavesRest);
   }
 
   /** Forgets all that a program had. The answer tells the arenas that were closed. */
@@ -222,7 +222,7 @@ export class Promotions implements Disposable {
     program.decline(number);
   }
 
-  /** `isEnded`: its program has. */
+  /** `isEnded`: its program has, or has left the rest of its ring to the lane. */
   #leave(connection: Connection, isEnded: boolean): void {
     const { program, number, promotion, mirror } = connection;
     program.connections.delete(number);
