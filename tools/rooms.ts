@@ -118,12 +118,12 @@ export const rooms: readonly Room[] = [
     'lab hosts with daemons, etcd and programs in them',
     'src/native src/system src/status src/server src/steering src/lab src/direct src/direct/launch',
   ),
+  room('workbench/soak', 'hours of faults in minutes', 'src/tls src/steering src/lab workbench/worlds'),
   room(
     'workbench/bench',
     'rows, rounds, reports',
-    'src/native src/text src/spin src/providers src/providers/remote src/remoting/backend src/vortex src/vortex/net src/perf src/status src/steering src/loop src/system src/direct/launch src/lab src/lab/vm workbench/worlds',
+    'src/native src/text src/spin src/providers src/providers/remote src/remoting/backend src/vortex src/vortex/net src/perf src/status src/steering src/loop src/system src/direct/launch src/lab src/lab/vm workbench/worlds workbench/soak',
   ),
-  room('workbench/soak', 'hours of faults in minutes', 'src/tls src/steering src/lab workbench/worlds'),
   room('workbench/demo', 'what npm start shows', 'src/system src/tls src/lab src/direct/launch workbench/worlds'),
   room(
     'workbench/cli',

@@ -1,91 +1,143 @@
-// Rows direct.*: programs of one host whose connections are direct, next to the same programs on
-// plain loopback TCP.
+// Rows direct.*: programs whose connections are direct, on one host or on two, next to the same
+// programs on plain TCP.
 
-import { runRedisBenchmark, startRedis } from '../worlds/index.ts';
-import { type DirectPath, DirectWorld } from './direct-world.ts';
-import { type Contest, contestOf, type Entrant, longEnough, type Row } from './row.ts';
-import { SteerPeers } from './steer-peers.ts';
+import { type DirectRival, prepareDirect } from './direct-contest.ts';
+import { killSizes, prepareKill } from './direct-kill.ts';
+import { besideBusyLoops, connectsLoad, peerLoad, redisCpuLoad, redisLoad, type StartLoad } from './direct-loads.ts';
+import type { DirectWire } from './direct-world.ts';
+import type { Row } from './row.ts';
 
-type Measure = (path: DirectPath) => Promise<number>;
+/** Threshold and goal for a rival. */
+type Limits = Readonly<Partial<Record<DirectRival, readonly [threshold: number, goal: number]>>>;
 
-interface Load {
-  readonly measure: Measure;
-  /** At least so many connections of one measurement become direct. */
-  readonly connections: number;
+interface Kind extends Pick<Row, 'id' | 'what' | 'unit' | 'better'> {
+  readonly start: StartLoad;
 }
 
-type StartLoad = (
-  world: DirectWorld,
-  undo: AsyncDisposableStack,
-  options: { readonly roundMs: number; readonly signal: AbortSignal },
-) => Promise<Load>;
+const [trial, quick, full] = killSizes;
+const CONNECTS_AT_A_TIME = 16;
 
-const paths = ['direct', 'plain'] as const;
-const ports = { direct: 7102, plain: 7101 } as const;
-const LEAST_ROUND_MS = 500;
-const REDIS_CLIENTS = 30;
-/** So that each path takes about as long as the round should. */
-const REDIS_PER_MS = { direct: 300, plain: 30 } as const;
-
-/** Requests per second over GET and SET, as many of each. */
-const redisLoad: StartLoad = async ({ host, as }, undo, { roundMs, signal }) => {
-  for (const path of paths) undo.use(await startRedis(host, ports[path], as[path]));
-  const ms = longEnough(roundMs, LEAST_ROUND_MS);
-  const measure: Measure = async (path) => {
-    const requests = ms * REDIS_PER_MS[path];
-    const load = { tests: ['get', 'set'], clients: REDIS_CLIENTS, requests, payloadBytes: 2048 } as const;
-    const figures = await runRedisBenchmark(host, { host, port: ports[path] }, load, signal, as[path]);
-    return figures.length / figures.reduce((sum, { requestsPerSecond }) => sum + 1 / requestsPerSecond, 0);
-  };
-  return { measure, connections: REDIS_CLIENTS };
-};
-
-/** Two pairs of event loops in C, of which one has the library. */
-const rttLoad: StartLoad = async ({ host, as }, undo, { roundMs, signal }) => {
-  const hosts = { client: host, server: host };
-  const peers = new Map<DirectPath, SteerPeers>();
-  for (const path of paths) {
-    peers.set(path, undo.use(await SteerPeers.start(hosts, [ports[path]], signal, 'anywhere', as[path])));
-  }
-  const job = { kind: 'rtt', amount: 64, ms: longEnough(roundMs, LEAST_ROUND_MS) } as const;
-  const measure: Measure = async (path) => (await peers.get(path)?.run(job, ports[path], signal)) ?? Number.NaN;
-  return { measure, connections: 1 };
-};
-
-async function prepareDirect(
-  start: StartLoad,
-  options: { readonly roundMs: number; readonly signal: AbortSignal },
-): Promise<Contest> {
-  await using undo = new AsyncDisposableStack();
-  const world = undo.use(await DirectWorld.create(options.signal));
-  const { measure, connections } = await start(world, undo, options);
-  const entrant =
-    (path: DirectPath): Entrant =>
-    () =>
-      world.measured(path, connections, () => measure(path));
-  const [ours, plain] = [entrant('direct'), entrant('plain')];
-  // Once unmeasured, so that every page is there.
-  for (const each of [ours, plain]) await each(options.signal);
-  return contestOf(undo, ours, { plain });
+function rowOf(kind: Kind, limits: Limits, wire?: DirectWire): Row {
+  const { start, ...rest } = kind;
+  const by = (index: 0 | 1) => Object.fromEntries(Object.entries(limits).map(([rival, pair]) => [rival, pair[index]]));
+  const rivals = Object.keys(limits) as DirectRival[];
+  return { ...rest, threshold: by(0), goal: by(1), prepare: prepareDirect({ start, wire, rivals }) };
 }
 
-export const directRows: readonly Row[] = [
-  {
-    id: 'direct.local.redis',
-    what: 'redis on one host, GET and SET of 2 KiB, 30 clients, direct, next to plain loopback',
+/** Between two hosts. */
+function rowOn(wire: DirectWire, kind: Kind, limits: Limits): Row {
+  const id = wire === 'shm' ? kind.id : `${kind.id}@${wire}`;
+  return rowOf({ ...kind, id, what: `${kind.what}, wire ${wire}` }, limits, wire);
+}
+
+function redis(clients: number): Kind {
+  return {
+    id: `direct.redis.${clients}`,
+    what: `redis between two hosts, GET and SET of 2 KiB, ${clients} clients, direct`,
     unit: '1/s',
     better: 'higher',
-    threshold: { plain: 5 },
-    goal: { plain: 12 },
-    prepare: (options) => prepareDirect(redisLoad, options),
-  },
-  {
-    id: 'direct.local.rtt',
-    what: 'round trip of 64 B on one host, median, direct, next to plain loopback',
+    start: redisLoad({ clients }),
+  };
+}
+
+function roundTrip(name: string, sizeBytes: number): Kind {
+  return {
+    id: `direct.rtt.${name}`,
+    what: `round trip of ${sizeBytes} B between two hosts, median, direct`,
     unit: 'us',
     better: 'lower',
-    threshold: { plain: 0.3 },
-    goal: { plain: 0.05 },
-    prepare: (options) => prepareDirect(rttLoad, options),
+    start: peerLoad('rtt', sizeBytes, 1),
+  };
+}
+
+function bulk(streams: number): Kind {
+  return {
+    id: `direct.bulk.${streams}`,
+    what: `bulk between two hosts, ${streams} stream${streams === 1 ? '' : 's'}, direct`,
+    unit: 'MiB/s',
+    better: 'higher',
+    start: peerLoad('bulk', streams, streams),
+  };
+}
+
+const pipelined: Kind = {
+  ...redis(30),
+  id: 'direct.redis.p16',
+  what: 'redis between two hosts, GET and SET of 2 KiB, 30 clients, 16 requests at a time, direct',
+  start: redisLoad({ clients: 30, pipeline: 16 }),
+};
+
+const connects: Kind = {
+  id: 'direct.connects',
+  what: `connections made, used once and closed between two hosts, ${CONNECTS_AT_A_TIME} at a time, programs with the library`,
+  unit: '1/s',
+  better: 'higher',
+  start: connectsLoad(CONNECTS_AT_A_TIME),
+};
+
+const busy: Kind = {
+  ...redis(30),
+  id: 'direct.busy',
+  what: 'redis between two hosts, 30 clients, direct, while two programs that never sleep run beside it',
+  start: besideBusyLoops(redisLoad({ clients: 30 })),
+};
+
+const cpu: Kind = {
+  id: 'direct.cpu',
+  what: 'processor time of programs and daemons for 100,000 redis requests, 30 clients, direct',
+  unit: 's',
+  better: 'lower',
+  start: redisCpuLoad,
+};
+
+const local: readonly Row[] = [
+  rowOf(
+    {
+      id: 'direct.local.redis',
+      what: 'redis on one host, GET and SET of 2 KiB, 30 clients, direct, next to plain loopback',
+      unit: '1/s',
+      better: 'higher',
+      start: redisLoad({ clients: 30 }),
+    },
+    { plain: [5, 12] },
+  ),
+  rowOf(
+    {
+      id: 'direct.local.rtt',
+      what: 'round trip of 64 B on one host, median, direct, next to plain loopback',
+      unit: 'us',
+      better: 'lower',
+      start: peerLoad('rtt', 64, 1),
+    },
+    { plain: [0.3, 0.05] },
+  ),
+];
+
+export const directRows: readonly Row[] = [
+  rowOn('shm', redis(10), { plain: [2, 6], ctl: [1.5, 4] }),
+  rowOn('shm', redis(30), { plain: [2.5, 7], ctl: [2, 5] }),
+  rowOn('shm', redis(100), { plain: [3, 10], ctl: [2, 6] }),
+  rowOn('shm', redis(400), { plain: [3, 10], ctl: [2, 7] }),
+  rowOn('shm', pipelined, { plain: [1, 1.8] }),
+  rowOn('shm', roundTrip('64', 64), { plain: [0.4, 0.15] }),
+  rowOn('shm', roundTrip('2k', 2048), { plain: [0.4, 0.15] }),
+  rowOn('shm', bulk(1), { plain: [1.5, 2.5] }),
+  rowOn('shm', bulk(4), { plain: [1.5, 2.5] }),
+  rowOn('shm', connects, { plain: [0.8, 0.98] }),
+  rowOn('shm', busy, { plain: [1.5, 2.5] }),
+  rowOn('shm', cpu, { plain: [0.5, 0.15] }),
+  {
+    id: 'direct.kill',
+    what: `ends of connections that broke or read a wrong byte when daemons were killed: ${full}; --quick: ${quick}; --trial: ${trial}`,
+    unit: 'ends',
+    better: 'lower',
+    threshold: 0,
+    goal: 0,
+    rounds: 1,
+    prepare: prepareKill,
   },
+  rowOn('tcp', redis(30), { plain: [1.2, 3] }),
+  rowOn('tcp', redis(100), { plain: [1.5, 5] }),
+  rowOn('tcp', bulk(1), { plain: [0.8, 1] }),
+  ...local,
 ];

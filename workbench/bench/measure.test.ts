@@ -43,6 +43,11 @@ describe('measuring', () => {
     assert.equal(selectRows([], all).length, 3);
   });
 
+  test('a row whose round is a whole experiment has no more rounds than it says', async () => {
+    const { rounds, ours } = await measureRow(row({ ours: [7, 8], rounds: 1 }), { rounds: 3, roundMs: 1, signal });
+    assert.deepEqual({ rounds, ours }, { rounds: [{ ours: 7 }], ours: 7 });
+  });
+
   test('no round is dropped, and the ratio is the median of the rounds', async () => {
     const result = await measureRow(row({ ours: [10, 20, 900], plain: [10, 10, 100] }), {
       rounds: 3,

@@ -31,8 +31,9 @@ export async function measureRow(row: Row, options: MeasureOptions): Promise<Res
   for (const [name, entrant] of Object.entries(contest.against)) entrants.push([name as Rival, entrant]);
 
   const rounds: Round[] = [];
-  for (let round = 0; round < options.rounds; round++) {
-    options.onRound?.(round, options.rounds);
+  const count = Math.min(options.rounds, row.rounds ?? options.rounds);
+  for (let round = 0; round < count; round++) {
+    options.onRound?.(round, count);
     const figures: Partial<Record<keyof Round, number>> = {};
     for (let turn = 0; turn < entrants.length; turn++) {
       signal.throwIfAborted();

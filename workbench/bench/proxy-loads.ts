@@ -1,8 +1,7 @@
 // The loads of proxy.*, the same on each path: event loops in C, and the processor time that they
 // take.
 
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { cpuSeconds } from './cpu-seconds.ts';
 import { type ProxyPath, type ProxyWorld, serverPorts } from './proxy-world.ts';
 import { longEnough } from './row.ts';
 import { type PeerJob, SteerPeers } from './steer-peers.ts';
@@ -57,11 +56,3 @@ export const cpuLoad: StartLoad = async (world, options) => {
   };
   return { ...load, measure };
 };
-
-function cpuSeconds({ client, server }: ProxyWorld): number {
-  const us = [client, server].map(({ cgroup }) => {
-    const text = readFileSync(join(cgroup, 'cpu.stat'), 'utf8');
-    return Number(/^usage_usec (\d+)$/m.exec(text)?.[1]);
-  });
-  return us.reduce((sum, part) => sum + part, 0) / 1e6;
-}

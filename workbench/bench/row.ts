@@ -1,7 +1,7 @@
 // A row: one benchmark with its id, and the entrants that are measured in turns in one run.
 
 /** The rivals that ours is measured against. The names are part of the JSON format. */
-export type Rival = 'plain' | 'haproxy' | 'memcpy' | 'perftest' | 'rxe' | 'raw' | 'array' | 'iperf3' | 'native';
+export type Rival = 'plain' | 'ctl' | 'haproxy' | 'memcpy' | 'perftest' | 'rxe' | 'raw' | 'array' | 'iperf3' | 'native';
 
 /** Measures once; resolves to the figure in the row's unit. */
 export type Entrant = (signal: AbortSignal) => Promise<number>;
@@ -23,6 +23,8 @@ export interface Row {
   /** What the row must reach, and what is wanted. */
   readonly threshold?: Limit;
   readonly goal?: Limit;
+  /** At most so many rounds, where one of them is a whole experiment. */
+  readonly rounds?: number;
   /** `roundMs`: how long one measurement should take. */
   prepare(options: { readonly roundMs: number; readonly signal: AbortSignal }): Promise<Contest>;
 }

@@ -5,3 +5,4 @@ export type { PhaseReport, Wire } from './phase.ts';
 export type { Fault } from './plan.ts';
 export { behaviours } from './script.ts';
 export { soak } from './soak.ts';
+export { Traffic } from './traffic.ts';

@@ -2,6 +2,8 @@
 
 export { DaemonProcess, daemonSettings } from './daemon-process.ts';
 export { Etcd } from './etcd.ts';
+export { eventually } from './eventually.ts';
+export { instanceOf } from './pinned-instance.ts';
 export { Random } from './random.ts';
 export { type RedisFigures, type RedisServer, runRedisBenchmark, startRedis } from './redis.ts';
 export { temporaryFolder } from './temporary-folder.ts';

@@ -16,6 +16,8 @@ export interface RedisLoad {
   readonly clients: number;
   readonly requests: number;
   readonly payloadBytes: number;
+  /** How many requests a client has sent when it waits for an answer. Default: one. */
+  readonly pipeline?: number;
 }
 
 export interface RedisFigures {
@@ -26,14 +28,10 @@ export interface RedisFigures {
   readonly p99Ms: number;
 }
 
-/**
- * Resolves when the server accepts connections; keeps nothing on disk. `as`: a command that runs
- * it, as `env`.
- */
-export async function startRedis(host: Host, port = 6379, as: readonly string[] = []): Promise<RedisServer> {
+/** Resolves when the server accepts connections; keeps nothing on disk. */
+export async function startRedis(host: Host, port = 6379): Promise<RedisServer> {
   const settings = ['--port', String(port), '--bind', host.ipv4, host.ipv6, '--protected-mode', 'no', '--save', ''];
-  const [command, ...args] = [...as, 'redis-server', ...settings, '--dir', tmpdir()];
-  const child = host.spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = host.spawn('redis-server', [...settings, '--dir', tmpdir()], { stdio: ['ignore', 'pipe', 'inherit'] });
   const exited = once(child, 'exit');
   const stop = async (): Promise<void> => {
     child.kill('SIGKILL');
@@ -60,13 +58,12 @@ export async function runRedisBenchmark(
   server: Pick<RedisServer, 'host' | 'port'>,
   load: RedisLoad,
   signal: AbortSignal,
-  as: readonly string[] = [],
 ): Promise<RedisFigures[]> {
   const where = ['-h', server.host.ipv4, '-p', String(server.port)];
   const size = ['-c', String(load.clients), '-n', String(load.requests), '-d', String(load.payloadBytes)];
-  const words = ['redis-benchmark', ...where, ...size, '-t', load.tests.join(','), '--csv'];
-  const [command = '', ...args] = [...as, ...words];
-  const result = await client.run(command, args, { signal });
+  const pipeline = ['-P', String(load.pipeline ?? 1)];
+  const args = [...where, ...size, ...pipeline, '-t', load.tests.join(','), '--csv'];
+  const result = await client.run('redis-benchmark', args, { signal });
   signal.throwIfAborted();
   const figures = result.code === 0 ? parseCsv(result.stdout) : [];
   if (figures.length > 0) return figures;
