@@ -136,7 +136,13 @@ void mr_advance_out(struct mr_connection *connection) {
     const uint64_t until = atomic_load_explicit(&flow->until, memory_order_acquire);
     const uint64_t from = atomic_load_explicit(&flow->from, memory_order_acquire);
     if (unlikely(connection->has_lane && (until != 0 || (from & MR_RETRACTED) != 0))) {
-      mr_resume_out(connection, 0);
+      // A header to somebody who has closed would be answered by a reset, and end what comes from
+      // there.
+      if (mr_has_closed(connection)) {
+        connection->out_mode = MR_TCP_ONLY;
+      } else {
+        mr_resume_out(connection, 0);
+      }
     } else if (unlikely(until != 0 || (from & MR_RETRACTED) != 0)) {
       const uint64_t back = (from & MR_RETRACTED) != 0 ? connection->out_from : position_of(until);
       if (back < connection->out_from || back > connection->out_position) return mr_broken(connection);

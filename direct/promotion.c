@@ -318,6 +318,10 @@ void mr_depart(struct mr_connection *connection, int fd) {
     bool is_unread = false;
     if (mr_acquire(&connection->in_lock)) {
       mr_advance_in(connection);
+      // A header, and bytes that were read from the ring, are nothing that the program has not
+      // read.
+      if (connection->has_lane) mr_look(connection, fd);
+      if (connection->in_mode == MR_SKIP) mr_skip(connection, fd);
       is_unread = connection->in_mode == MR_RING && mr_readable(connection) > 0;
       mr_release(&connection->in_lock);
     }

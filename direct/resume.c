@@ -175,6 +175,19 @@ void mr_stop_in_lane(struct mr_connection *connection, int fd) {
 
 // Writing
 
+// Whether the other program has closed the connection, as its lane or its header says.
+bool mr_has_closed(struct mr_connection *connection) {
+  if (atomic_load(&connection->out->is_gone) != 0) return true;
+  const int saved = errno;
+  if (mr_acquire(&connection->in_lock)) {
+    mr_advance_in_lane(connection);
+    mr_look(connection, mr_local_of(connection)->fd);
+    mr_release(&connection->in_lock);
+  }
+  errno = saved;
+  return atomic_load(&connection->has_peer_ended) != 0;
+}
+
 void mr_resume_out(struct mr_connection *connection, uint64_t flags) {
   struct mr_flow *flow = connection->out;
   uint64_t from = atomic_load(&flow->from), none = 0;

@@ -91,12 +91,14 @@ export class DirectStream implements RecordWriting, Resumable, StreamEndsEvents 
       return;
     }
     this.#onLeft = onLeft;
-    if (isEnded && this.#id >= 0) {
-      this.#isEnding = true;
-      this.onNews();
+    if (this.#id < 0) {
+      this.#end();
       return;
     }
-    this.#end();
+    this.#isEnding = isEnded;
+    // Its last words, above all that it has closed the connection.
+    this.onNews();
+    if (!isEnded) this.#end();
   }
 
   /** The peer is gone, or the arena is: nothing is carried any more. */

@@ -1,7 +1,7 @@
-// A program that is killed with bytes on their way, and one that reads them later.
+// A program that ends with bytes on their way, and one that reads them later.
 //
-//   killed send ADDRESS PORT BYTES: exchanges some messages, writes as much of BYTES as is taken
-//   without waiting, says how much that was, and is killed.
+//   killed kill|close|shut|exit ADDRESS PORT BYTES: exchanges some messages, writes as much of BYTES
+//   as is taken without waiting, says how much that was, and ends so.
 //   killed receive PORT: answers the messages, waits for a line on its standard input, reads to the
 //   end, and says how much came, whether it was right, and how it ended.
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ static unsigned char byte_at(size_t position) {
   return (unsigned char)(position * 131 + (position >> 9));
 }
 
-static void send_all(const char *address, const char *port, size_t bytes) {
+static void send_all(const char *how, const char *address, const char *port, size_t bytes) {
   struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
   require(inet_pton(AF_INET, address, &to.sin_addr) == 1, "address");
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -47,7 +47,13 @@ static void send_all(const char *address, const char *port, size_t bytes) {
   }
   printf("sent %zu\n", done);
   fflush(stdout);
-  raise(SIGKILL);
+  if (strcmp(how, "kill") == 0) raise(SIGKILL);
+  if (strcmp(how, "close") == 0) require(close(fd) == 0, "close");
+  if (strcmp(how, "shut") == 0) {
+    require(shutdown(fd, SHUT_WR) == 0, "shutdown");
+    require(recv(fd, &byte, 1, 0) == 0, "recv");
+  }
+  exit(0);
 }
 
 static void receive_all(const char *port) {
@@ -72,7 +78,7 @@ static void receive_all(const char *port) {
 }
 
 int main(int count, char **words) {
-  if (count == 5) send_all(words[2], words[3], (size_t)atol(words[4]));
-  require(count == 3, "killed send ADDRESS PORT BYTES | killed receive PORT");
+  if (count == 5) send_all(words[1], words[2], words[3], (size_t)atol(words[4]));
+  require(count == 3, "killed kill|close|shut|exit ADDRESS PORT BYTES | killed receive PORT");
   receive_all(words[2]);
 }
