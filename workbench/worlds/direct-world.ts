@@ -14,6 +14,7 @@ interface DirectOptions {
   readonly ringBytes?: number;
   /** The library to preload. Default: the one that is shipped. */
   readonly library?: string;
+  /** Also in place of what loads the library. */
   readonly env?: NodeJS.ProcessEnv;
 }
 
@@ -29,7 +30,7 @@ export class DirectWorld extends World {
     const lab = undo.use(await Lab.create({ runDir: runDir.path }));
     const socketPath = `${runDir.path}/direct`;
     const server = undo.use(DirectServer.start({ socketPath, ringBytes, memoryBytes: 2 ** 30 }));
-    const direct = { ...env, ...directEnvironment(process.env, library, socketPath) };
+    const direct = { ...directEnvironment(process.env, library, socketPath), ...env };
     undo.move();
     const envOf = (name: 'a' | 'b'): NodeJS.ProcessEnv => (hosts.includes(name) ? direct : {});
     return new DirectWorld(lab, runDir, server, { a: envOf('a'), b: envOf('b') });

@@ -20,6 +20,7 @@ interface MirroredOptions {
   readonly hosts?: readonly Name[];
   /** Of each ring. Default: the daemon's own. */
   readonly ringBytes?: number;
+  /** Also in place of what loads the library. */
   readonly env?: NodeJS.ProcessEnv;
 }
 
@@ -42,7 +43,7 @@ export class MirroredWorld extends World {
     const envOf = (name: Name): NodeJS.ProcessEnv => {
       if (!hosts.includes(name)) return {};
       const socketPath = directSocketPath(instanceOf(lab.host(name)), folder.path);
-      return { ...env, ...directEnvironment(process.env, directLibrary(), socketPath) };
+      return { ...directEnvironment(process.env, directLibrary(), socketPath), ...env };
     };
     undo.move();
     const world = new MirroredWorld(lab, runDir, folder, { a: envOf('a'), b: envOf('b') }, options);
