@@ -41,8 +41,8 @@ static void hang_up(void) {
   if (mr.control < 0) return;
   mr_disown(mr.control);
   mr.control = -1;
-  const struct mr_desk *desk = atomic_exchange(&mr.desk, NULL);
-  if (desk != NULL) munmap((void *)desk, 4096);
+  // It stays mapped: another thread may be looking at it.
+  atomic_store(&mr.desk, NULL);
   // Its lanes have ended with it.
   for (uint32_t i = 0; i < mr.arena_count; i++) {
     struct mr_arena_map *arena = &mr.arenas[i];
