@@ -76,7 +76,7 @@ export const rooms: readonly Room[] = [
   ),
   room(
     'src/direct',
-    'programs of one host find each other and share rings',
+    'programs find each other and share rings, with each other or with lanes',
     'src/native src/system src/status src/direct/arena',
   ),
   room('src/config', 'the config file', 'src/system src/steering src/text'),
