@@ -11,7 +11,7 @@ import { type Contest, contestOf } from './row.ts';
 /** By how long a round should take: the shortest first. */
 const sizes = [
   { roundMs: 0, connections: 20, kills: 2 },
-  { roundMs: 100, connections: 100, kills: 8 },
+  { roundMs: 100, connections: 100, kills: 6 },
   { roundMs: 500, connections: 200, kills: 20 },
 ] as const;
 /** What a trial, a quick run and a full one do. */

@@ -32,12 +32,12 @@ const ports = { direct: 7102, plain: 7101, ctl: 7103 } as const satisfies Record
 const tests = ['get', 'set'] as const;
 const LEAST_ROUND_MS = 500;
 /** Connections are made anew for each round, so rounds of many take longer. */
-const ROUND_MS_PER_CLIENT = 5;
+const ROUND_MS_PER_CLIENT = 4;
 /**
  * The fewest requests of a client, and of all, in each test: those that become direct need some
  * before, and the figure is to be of those after.
  */
-const LEAST_PER_CLIENT = { direct: 200, plain: 20, ctl: 20 } as const;
+const LEAST_PER_CLIENT = { direct: 100, plain: 20, ctl: 20 } as const;
 const LEAST_PER_TEST = { direct: 10_000, plain: 1000, ctl: 1000 } as const;
 /** Also in a trial, where connections that are to be direct need the time to become so. */
 const LEAST_TRIAL_MS = 300;
