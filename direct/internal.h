@@ -79,8 +79,8 @@ struct mr_connection {
   _Atomic int32_t holders[MR_HOLDERS];
   uint32_t messages;
   uint32_t offer_at;
-  uint32_t conversation; // of the offer
-  bool is_invited;       // the daemon has found the other end
+  uint32_t conversation;   // of the offer
+  _Atomic bool is_invited; // the daemon has found the other end
   // What the program has set.
   bool is_nonblocking;
   bool is_shut; // the program sends no more
@@ -129,18 +129,20 @@ struct mr_local {
 struct mr_process {
   _Atomic int32_t pid;
   struct mr_lock lock; // control conversation, arenas, epoll sets
-  int control;         // -1: no daemon
+  // Read without the lock as well, as hints.
+  _Atomic int control; // -1: no daemon
   int watch;           // an epoll of all doorbells, all direct sockets and the control socket
   int news;            // another one, which tells which of the sockets it was
   _Atomic(const struct mr_desk *) desk;
-  uint32_t heard;        // messages of the desk that were received
-  uint32_t conversation; // counts the daemons
-  uint32_t calls;        // while the desk has not come yet
+  _Atomic uint32_t heard;        // messages of the desk that were received
+  _Atomic uint32_t conversation; // counts the daemons
+  _Atomic uint32_t calls;        // while the desk has not come yet
   uint32_t next_offer;
   uint32_t offer_after;
   int64_t next_dial_ns;
-  bool is_off, is_verbose, has_uring;
-  bool has_watched; // some epoll set has the watcher in it
+  bool is_off, is_verbose;
+  _Atomic bool has_uring;
+  _Atomic bool has_watched; // some epoll set has the watcher in it
   _Atomic uint32_t direct_count;
   uint32_t arena_count;
   struct mr_arena_map *arenas;
@@ -199,7 +201,7 @@ void mr_withdraw(struct mr_connection *connection);
 void mr_drop_arena(struct mr_arena_map *arena); // unless it is in use
 void mr_counted(struct mr_connection *connection, int fd);
 static inline void mr_listen(void) {
-  const struct mr_desk *desk = atomic_load_explicit(&mr.desk, memory_order_relaxed);
+  const struct mr_desk *desk = atomic_load_explicit(&mr.desk, memory_order_acquire);
   // Acquire: its partner is the daemon's increment after it has sent the message.
   if (desk != NULL ? atomic_load_explicit(&desk->news, memory_order_acquire) != mr.heard
                    : mr.control >= 0 && ++mr.calls % 32 == 0)
