@@ -77,6 +77,15 @@ struct {
   __type(value, struct heard_syn);
 } heard_syns SEC(".maps");
 
+// Processes that have the library of direct connections and have found a daemon. They sign by
+// themselves, and the daemon removes them when they end.
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 16384);
+  __type(key, __u32);
+  __type(value, __u32);
+} library_tgids SEC(".maps");
+
 // A lane that has not renewed its deadline (by the monotonic clock) takes no new connections.
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -282,18 +291,22 @@ static __always_inline __u32 decide(struct bpf_sock_addr *ctx, const struct sett
   if (connection->action == ACTION_SHORTCUT) return VERDICT_SHORTCUT;
   if (is_odd_source(ctx->sk, &asked->from)) return VERDICT_SOURCE;
   if (connection->lane == MAX_LANES) return VERDICT_DAEMON_DOWN;
-  if (!bpf_map_lookup_elem(&announced, &asked->to)) return VERDICT_NOT_ANNOUNCED;
+  const struct announcement *announcement = bpf_map_lookup_elem(&announced, &asked->to);
+  if (!announcement) return VERDICT_NOT_ANNOUNCED;
   if (!at || !at->port) return VERDICT_NOT_SERVED;
   if (set->asks_packets && !is_admitted(connection)) return VERDICT_NOT_ADMITTED;
-  return is_listening(ctx, at, connection->lane) ? VERDICT_CARRIED : VERDICT_DAEMON_DOWN;
+  if (!is_listening(ctx, at, connection->lane)) return VERDICT_DAEMON_DOWN;
+  // Only where packets are known to get there: plain TCP needs them.
+  const bool may_be_direct = set->asks_packets && (announcement->flags & ANNOUNCED_LIBRARY);
+  return may_be_direct && bpf_map_lookup_elem(&library_tgids, &tgid) ? VERDICT_DIRECT : VERDICT_CARRIED;
 }
 
 // Tells the daemon of a connect that a rule left to plain TCP. Connects that match no rule are only
-// counted, and of carried ones the daemon hears when it accepts: waking it for each would take
-// longer than the rest of this hook.
+// counted, and of carried and direct ones the daemon hears in another way: waking it for each would
+// take longer than the rest of this hook.
 static __always_inline void tell(const struct connection *connection, __u32 family) {
   if (connection->verdict == VERDICT_OWN || connection->verdict == VERDICT_NO_RULE ||
-      connection->verdict == VERDICT_CARRIED) {
+      connection->verdict == VERDICT_CARRIED || connection->verdict == VERDICT_DIRECT) {
     return;
   }
   struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
@@ -338,6 +351,12 @@ static __always_inline const struct service *begin(struct bpf_sock_addr *ctx, co
 
 SEC("cgroup/connect4")
 int steer_connect4(struct bpf_sock_addr *ctx) {
+  if (ctx->protocol == IPPROTO_UDP && ctx->user_ip4 == bpf_htonl(SIGN_ADDRESS) &&
+      ctx->user_port == bpf_htons(SIGN_PORT)) {
+    const __u32 tgid = bpf_get_current_pid_tgid() >> 32, yes = 1;
+    bpf_map_update_elem(&library_tgids, &tgid, &yes, BPF_ANY);
+    return 1;
+  }
   const struct settings *set = bpf_map_lookup_elem(&settings, &zero);
   if (ctx->protocol != IPPROTO_TCP || !set) return 1; // not ours to touch
   struct connection connection = {};

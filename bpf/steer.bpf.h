@@ -13,10 +13,15 @@
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
 #define MAX_RULES 64
 #define MAX_LANES 64
 #define COMMAND_BYTES 16
 #define HEARD_SYNS 16384
+// A UDP socket that is connected to here is the sign of a process that has the library
+// (direct/layout.h has the same numbers).
+#define SIGN_ADDRESS 0x7f4d5231
+#define SIGN_PORT 4799
 
 // Addresses are IPv6 in network order; IPv4 ones are mapped (::ffff:a.b.c.d). Ports are in host
 // order.
@@ -76,9 +81,13 @@ struct lane_mark {
 };
 
 // A destination that a peer announced as listening.
+enum announcement_flags {
+  ANNOUNCED_LIBRARY = 1, // by programs that have the library of direct connections
+};
+
 struct announcement {
   __u32 peer;
-  __u32 flags;
+  enum announcement_flags flags;
 };
 
 // From where to where packets must have got. A source of zero: whatever the kernel chooses.
@@ -118,7 +127,8 @@ enum verdict {
   VERDICT_NOT_ADMITTED = 8,  // packets from there have not got to the destination lately
   VERDICT_NO_MEMORY = 9,
   VERDICT_SHORTCUT = 10, // to another program of this host, past TCP where that is possible
-  VERDICTS = 11,
+  VERDICT_DIRECT = 11,   // both programs have the library: as a plain one it can become direct
+  VERDICTS = 12,
 };
 
 // A steered connection, as its own socket and the daemon know it.

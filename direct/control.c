@@ -9,6 +9,8 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -64,6 +66,31 @@ void mr_remember_daemon(const char *path) {
   memcpy(daemon_address.sun_path, path, length + 1);
 }
 
+// The hook may leave connects of this process alone from now on, where the other end has the
+// library as well.
+static void sign(void) {
+  const struct sockaddr_in to = {
+      .sin_family = AF_INET, .sin_port = htons(MR_SIGN_PORT), .sin_addr.s_addr = htonl(MR_SIGN_ADDRESS)};
+  const int fd = real.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  real.connect(fd, (const struct sockaddr *)&to, sizeof(to));
+  real.close(fd);
+}
+
+// By its inode: another descriptor would keep the port in use after the program has closed it.
+static void tell_listener(int fd) {
+  struct stat status;
+  if (real.syscall(SYS_fstat, fd, &status) == 0) tell(MR_LISTENS, 0, (uint32_t)status.st_ino, 0, -1);
+}
+
+static void tell_listeners(void) {
+  const uint32_t highest = atomic_load(&mr.highest_fd);
+  for (uint32_t fd = 0; fd <= highest && fd < mr.table_size; fd++) {
+    const struct mr_connection *connection = mr_entry((int)fd, MR_CONNECTION);
+    if (connection != NULL && connection->is_listening) tell_listener((int)fd);
+  }
+}
+
 static bool dial(void) {
   const int64_t now = mr_now_ns();
   if (now < mr.next_dial_ns) return false;
@@ -83,9 +110,39 @@ static bool dial(void) {
   mr_watch_control();
   mr.conversation++;
   mr.heard = 0;
-  if (tell(MR_HELLO, 0, MR_DIRECT_VERSION, 0, -1)) return true;
+  if (tell(MR_HELLO, 0, MR_DIRECT_VERSION, 0, -1)) {
+    sign();
+    tell_listeners();
+    return true;
+  }
   hang_up();
   return false;
+}
+
+void mr_greet(void) {
+  if (mr.control >= 0 || mr.is_off || mr.has_uring) return;
+  const int saved = errno;
+  if (mr_acquire(&mr.lock)) {
+    if (mr.control < 0) dial();
+    mr_release(&mr.lock);
+  }
+  errno = saved;
+}
+
+void mr_listens(int fd) {
+  struct mr_connection *connection = mr_entry(fd, MR_CONNECTION);
+  if (connection == NULL || connection->is_listening || mr.is_off || mr.has_uring) return;
+  connection->is_listening = true;
+  const int saved = errno;
+  if (mr_acquire(&mr.lock)) {
+    // Who dials tells of all of them.
+    if (mr.control >= 0)
+      tell_listener(fd);
+    else
+      dial();
+    mr_release(&mr.lock);
+  }
+  errno = saved;
 }
 
 // Offers

@@ -65,10 +65,27 @@ MR_EXPORT int accept4(int listener, struct sockaddr *address, socklen_t *length,
   return accepted(listener, real.accept4(listener, address, length, flags), (flags & SOCK_NONBLOCK) != 0);
 }
 
+// To another host, as far as one can see. The kernel's hook looks at such connects.
+static bool is_elsewhere(const struct sockaddr *address, socklen_t length) {
+  if (address == NULL || length < sizeof(sa_family_t)) return false;
+  if (address->sa_family == AF_INET && length >= sizeof(struct sockaddr_in))
+    return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET;
+  if (address->sa_family != AF_INET6 || length < sizeof(struct sockaddr_in6)) return false;
+  return !IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+MR_EXPORT int listen(int fd, int backlog) {
+  mr_ensure_resolved();
+  const int result = real.listen(fd, backlog);
+  if (result == 0 && mr_kind_of(fd) == MR_CONNECTION && !is_in_vfork()) mr_listens(fd);
+  return result;
+}
+
 MR_EXPORT int connect(int fd, const struct sockaddr *address, socklen_t length) {
   mr_ensure_resolved();
   // AF_UNSPEC ends a connection, so that the socket can have another.
   if (address != NULL && length >= sizeof(sa_family_t) && address->sa_family == AF_UNSPEC) mr_pin(fd);
+  if (mr_kind_of(fd) == MR_CONNECTION && !is_in_vfork() && is_elsewhere(address, length)) mr_greet();
   return real.connect(fd, address, length);
 }
 ALIAS(__connect, connect);

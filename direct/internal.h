@@ -82,6 +82,7 @@ struct mr_connection {
   uint32_t conversation;   // of the offer
   _Atomic bool is_invited; // the daemon has found the other end
   // What the program has set.
+  bool is_listening;
   bool is_nonblocking;
   bool is_shut; // the program sends no more
   int32_t low_water;
@@ -195,6 +196,8 @@ void mr_relocate(int fd); // the program wants this number for itself
 
 // control.c
 void mr_remember_daemon(const char *path);
+void mr_greet(void); // finds the daemon, if there is one
+void mr_listens(int fd);
 void mr_hear(void);        // takes the messages of the daemon
 void mr_hear_locked(void); // with the process lock
 void mr_withdraw(struct mr_connection *connection);

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { MR_DIRECT_VERSION = 2 };
+enum { MR_DIRECT_VERSION = 3 };
 
 // Messages: one packet of a SOCK_SEQPACKET unix socket each, of exactly this size.
 struct mr_message {
@@ -36,6 +36,7 @@ enum mr_message_kind {
   MR_HELLO = 1,    // first
   MR_OFFER = 2,    // with the socket: this connection may be promoted
   MR_WITHDRAW = 3, // the connection has ended, or has left its slot for good
+  MR_LISTENS = 4,  // the program listens at the socket with this inode
   // From the daemon.
   MR_WELCOME = 16, // answers HELLO; with the desk
   MR_ARENA = 17,   // before its first PROMOTE; with the memory, our doorbell and theirs
@@ -44,6 +45,10 @@ enum mr_message_kind {
   MR_DEMOTE = 20,  // go back to TCP, then WITHDRAW
   MR_FORGET = 21,  // this arena is not used any more: the other program has ended
 };
+
+// The sign: a UDP socket is connected to here, which sends nothing. So the kernel's hook knows that
+// the process has the library and a daemon (bpf/steer.bpf.h has the same numbers).
+enum { MR_SIGN_ADDRESS = 0x7f4d5231, MR_SIGN_PORT = 4799 };
 
 // The desk: one page that the daemon writes and the program reads. Each message to the program
 // counts `news` up, so that a busy program sees by one load that there is one.

@@ -29,6 +29,7 @@
   X(splice, ssize_t, (int, off_t *, int, off_t *, size_t, unsigned int))                                               \
   X(socket, int, (int, int, int))                                                                                      \
   X(connect, int, (int, const struct sockaddr *, socklen_t))                                                           \
+  X(listen, int, (int, int))                                                                                           \
   X(accept, int, (int, struct sockaddr *, socklen_t *))                                                                \
   X(accept4, int, (int, struct sockaddr *, socklen_t *, int))                                                          \
   X(shutdown, int, (int, int))                                                                                         \

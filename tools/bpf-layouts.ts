@@ -28,6 +28,7 @@ const wanted = [
 const prefixes: Readonly<Record<string, string>> = {
   action: 'ACTION_',
   rule_flags: 'RULE_',
+  announcement_flags: 'ANNOUNCED_',
   verdict: 'VERDICT_',
   event_kind: 'EVENT_',
 };

@@ -8,6 +8,7 @@ import { Fd, FdWatch, Poller, pollEvents, Socket } from '../native/index.ts';
 import type { DirectStatus } from '../status/index.ts';
 import { makeRunFolder } from '../system/index.ts';
 import { IdentityReader } from './identity.ts';
+import { type LibraryNews, LibraryPrograms } from './library-programs.ts';
 import type { Mesh, MeshNews } from './mesh.ts';
 import type { OfferReport } from './offer-reports.ts';
 import { Program } from './program.ts';
@@ -20,8 +21,10 @@ export interface DirectServerOptions {
   readonly memoryBytes: number;
   /** Without it, only connections between programs of this host are promoted. */
   readonly mesh?: Mesh;
+  readonly news?: LibraryNews;
 }
 
+const nobody: LibraryNews = { onProcess: () => {}, onListeners: () => {} };
 const MAX_PROGRAMS = 8192;
 const MAX_PROGRAMS_OF_USER = 2048;
 const LISTENER = 0;
@@ -34,6 +37,7 @@ export class DirectServer implements Disposable {
   readonly #listener: Socket;
   readonly #promotions: Promotions;
   readonly #poller: Poller;
+  readonly #library: LibraryPrograms;
   readonly #programs = new Map<number, Program>();
   readonly #unsettled = new Set<Program>();
   readonly #undo: DisposableStack;
@@ -42,7 +46,7 @@ export class DirectServer implements Disposable {
   #pause: NodeJS.Timeout | undefined;
 
   /** Throws where this machine or this user cannot. */
-  static start({ socketPath, ringBytes, memoryBytes, mesh }: DirectServerOptions): DirectServer {
+  static start({ socketPath, ringBytes, memoryBytes, mesh, news = nobody }: DirectServerOptions): DirectServer {
     using undo = new DisposableStack();
     const identities = undo.use(IdentityReader.create());
     const promotions = undo.use(
@@ -60,13 +64,20 @@ export class DirectServer implements Disposable {
     undo.defer(listenForAll(listener, socketPath));
     const poller = undo.use(Poller.create());
     poller.add(listener.fd, pollEvents.in, LISTENER);
-    return new DirectServer(listener, promotions, poller, undo.move());
+    return new DirectServer(listener, promotions, poller, new LibraryPrograms(news), undo.move());
   }
 
-  private constructor(listener: Socket, promotions: Promotions, poller: Poller, undo: DisposableStack) {
+  private constructor(
+    listener: Socket,
+    promotions: Promotions,
+    poller: Poller,
+    library: LibraryPrograms,
+    undo: DisposableStack,
+  ) {
     this.#listener = listener;
     this.#promotions = promotions;
     this.#poller = poller;
+    this.#library = library;
     this.#undo = undo;
     undo.defer(() => {
       for (const program of this.#programs.values()) program.close();
@@ -91,6 +102,11 @@ export class DirectServer implements Disposable {
   /** Processes that have the library and have offered something. */
   hasProgram(pid: number): boolean {
     return this.#programs.values().some((program) => program.pid === pid);
+  }
+
+  /** Whether a program that has the library listens at this socket. */
+  hasListener(inode: string): boolean {
+    return this.#library.hasListener(inode);
   }
 
   /** What happens to peers and lanes. Nobody hears it without a mesh. */
@@ -155,6 +171,8 @@ export class DirectServer implements Disposable {
       new Program(id, socket, {
         onOffer: (from, connection, fds) => this.#promotions.offer(from, connection, fds),
         onWithdraw: (from, connection, leavesRest) => this.#promotions.withdraw(from, connection, leavesRest),
+        onWelcome: (from) => this.#library.add(from),
+        onListens: (from, inode) => this.#library.listens(from, inode),
         onUnsettled: (which) => this.#unsettled.add(which),
       }),
     );
@@ -189,6 +207,7 @@ export class DirectServer implements Disposable {
 
   #end(program: Program): void {
     if (!this.#programs.delete(program.id)) return;
+    this.#library.remove(program);
     for (const { id, programs } of this.#promotions.end(program)) {
       for (const party of programs) this.#programs.get(party)?.forgetArena(id);
     }

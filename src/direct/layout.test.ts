@@ -36,6 +36,7 @@ int main(void) {
   SHOW("hello", MR_HELLO);
   SHOW("offer", MR_OFFER);
   SHOW("withdraw", MR_WITHDRAW);
+  SHOW("listens", MR_LISTENS);
   SHOW("welcome", MR_WELCOME);
   SHOW("arena", MR_ARENA);
   SHOW("promote", MR_PROMOTE);

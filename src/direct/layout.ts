@@ -1,7 +1,7 @@
 // What the library, the daemon and the program at the other end agree on: direct/layout.h says the
 // same in C, and a test compares them.
 
-export const DIRECT_VERSION = 2;
+export const DIRECT_VERSION = 3;
 
 /** struct mr_message: eight words. */
 export const MESSAGE_BYTES = 32;
@@ -11,6 +11,7 @@ export const messageKinds = {
   hello: 1,
   offer: 2,
   withdraw: 3,
+  listens: 4,
   welcome: 16,
   arena: 17,
   promote: 18,
@@ -27,7 +28,7 @@ export interface Message {
   readonly arena?: number;
   readonly slot?: number;
   readonly party?: number;
-  /** The version, or the bytes of each ring. */
+  /** The version, the bytes of each ring, or the inode of a listening socket. */
   readonly value?: number;
   /**
    * Of an arena: WITH_LANE or 0. Of a promotion there: what the two libraries know each other by.

@@ -28,6 +28,10 @@ interface ProgramHandlers {
   onOffer(program: Program, connection: number, fds: readonly Fd[]): void;
   /** `leavesRest`: the lane sends what its ring still has. */
   onWithdraw(program: Program, connection: number, leavesRest: boolean): void;
+  /** Its HELLO was good. */
+  onWelcome(program: Program): void;
+  /** By its own account it listens at the socket with that inode. */
+  onListens(program: Program, inode: string): void;
   /** `events` or `isBroken` may have changed. */
   onUnsettled(program: Program): void;
 }
@@ -166,9 +170,12 @@ export class Program implements Disposable {
     if (kind === messageKinds.hello && !this.#isWelcome && fds.length === 0) {
       if (value !== DIRECT_VERSION) throw new ProtocolError(`it has version ${value} of the protocol`);
       this.#isWelcome = true;
+      this.#handlers.onWelcome(this);
       this.#send({ kind: messageKinds.welcome, value: DIRECT_VERSION }, [this.#deskFile.fd]);
     } else if (kind === messageKinds.offer && this.#isWelcome) {
       this.#handlers.onOffer(this, connection, fds);
+    } else if (kind === messageKinds.listens && this.#isWelcome && fds.length === 0) {
+      this.#handlers.onListens(this, String(value));
     } else if (kind === messageKinds.withdraw && this.#isWelcome && fds.length === 0) {
       this.#handlers.onWithdraw(this, connection, (token & LEAVES_REST) !== 0n);
     } else {

@@ -5,14 +5,22 @@ import { formatIpEndpoint, type IpEndpoint } from '../steering/index.ts';
 
 /** The steering. */
 interface AnnouncementSink {
-  announce(endpoint: IpEndpoint, peer: number): void;
+  announce(endpoint: IpEndpoint, peer: number, hasLibrary: boolean): void;
   withdraw(endpoint: IpEndpoint): void;
+}
+
+interface Announced {
+  /** How many ready peers have it. */
+  count: number;
+  /** By the number of whom the kernel knows it. */
+  readonly peer: number;
 }
 
 export class Announcements {
   readonly #sink: AnnouncementSink;
-  /** How many ready peers have it. */
-  readonly #counts = new Map<string, number>();
+  readonly #announced = new Map<string, Announced>();
+  /** Peers whose programs there have the library, by endpoint. */
+  readonly #library = new Map<string, ReadonlySet<number>>();
 
   constructor(sink: AnnouncementSink) {
     this.#sink = sink;
@@ -20,20 +28,38 @@ export class Announcements {
 
   add(endpoint: IpEndpoint, peer: number): void {
     const key = formatIpEndpoint(endpoint);
-    const count = this.#counts.get(key) ?? 0;
-    this.#counts.set(key, count + 1);
-    if (count === 0) this.#sink.announce(endpoint, peer);
+    const known = this.#announced.get(key);
+    if (known !== undefined) {
+      known.count++;
+      return;
+    }
+    this.#announced.set(key, { count: 1, peer });
+    this.#sink.announce(endpoint, peer, this.#hasLibrary(key, peer));
   }
 
   /** Once for each `add`. */
   remove(endpoint: IpEndpoint): void {
     const key = formatIpEndpoint(endpoint);
-    const count = this.#counts.get(key) ?? 0;
-    if (count > 1) {
-      this.#counts.set(key, count - 1);
+    const known = this.#announced.get(key);
+    if (known !== undefined && known.count > 1) {
+      known.count--;
       return;
     }
-    this.#counts.delete(key);
+    this.#announced.delete(key);
     this.#sink.withdraw(endpoint);
+  }
+
+  /** Whether the peer's programs there have the library of direct connections. */
+  setLibrary(endpoint: IpEndpoint, peer: number, hasLibrary: boolean): void {
+    const key = formatIpEndpoint(endpoint);
+    const before = this.#library.get(key) ?? new Set();
+    const peers = hasLibrary ? before.union(new Set([peer])) : before.difference(new Set([peer]));
+    if (peers.size > 0) this.#library.set(key, peers);
+    else this.#library.delete(key);
+    if (this.#announced.get(key)?.peer === peer) this.#sink.announce(endpoint, peer, hasLibrary);
+  }
+
+  #hasLibrary(key: string, peer: number): boolean {
+    return this.#library.get(key)?.has(peer) === true;
   }
 }

@@ -3,7 +3,7 @@
 
 import type { Config } from '../config/index.ts';
 import { changedKeys } from '../config/index.ts';
-import type { DirectServer } from '../direct/index.ts';
+import type { DirectServer, LibraryNews } from '../direct/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
 import type { FromLane } from '../lane/index.ts';
 import { type Address, ip } from '../native/index.ts';
@@ -58,6 +58,8 @@ interface DaemonParts {
   readonly namespaces: Namespaces;
   readonly admission: Admission;
   readonly direct: DirectServer | undefined;
+  /** What `direct` tells of programs that have the library. */
+  readonly library: { -readonly [Name in keyof LibraryNews]: LibraryNews[Name] };
   readonly statics: StaticDirectory;
   readonly etcd: EtcdPeers;
   readonly directory: PeerDirectory;
@@ -247,13 +249,20 @@ async function makeParts(
     withdrawn: (to) => admission.withdrawn(to),
     asked: (to) => admission.asked(to),
   };
-  const peers = undo.use(new PeerTable(node, { lanes, announcements, knocks }, onPeerError));
+  const ringBytes = config.direct.enabled ? config.direct.ringBytes : undefined;
+  const peers = undo.use(new PeerTable(node, { lanes, announcements, knocks, ringBytes }, onPeerError));
   const control = undo.use(
     await ControlPlane.start({
       name: node,
       listen: listen.map((address) => ({ host: hostOf(address), port: config.listen.controlPort })),
       security,
-      hello: { incarnation: makeIncarnation(), lanes: config.lanes, wires: devices, admission: config.admission },
+      hello: {
+        incarnation: makeIncarnation(),
+        lanes: config.lanes,
+        wires: devices,
+        admission: config.admission,
+        ringBytes,
+      },
       peers: [],
       heartbeatMs: channel.heartbeatMs,
       deadMs: channel.deadMs,
@@ -274,6 +283,7 @@ async function makeParts(
           void lanes.settled().then(known);
         },
         onListeners: (name, added, removed) => peers.listenersChanged(name, added, removed),
+        onLibraryListeners: (name, added, removed) => peers.get(name)?.libraryChanged(added, removed),
         onKnock: (name, message) => admission.hearKnock(name, message),
         onGate: (name, message) => admission.hearGate(name, message),
         onDirect: (name, word) => direct?.hear({ kind: 'word', peer: name, word }),
@@ -312,16 +322,20 @@ async function makeParts(
   const directory = undo.use(mergeDirectories(statics, etcd));
   const readiness = new Readiness(directory, node, instance);
   const plain = new PlainLog();
-  const direct = undo.use(startDirect(config, new DirectMesh({ name: node, peers, lanes, control })));
+  const library = {
+    onProcess: (pid: number, isThere: boolean) => steering.setLibraryProcess(pid, isThere),
+    onListeners: () => {},
+  };
+  const direct = undo.use(startDirect(config, new DirectMesh({ name: node, peers, lanes, control }), library));
   const known = { steering, lanes, peers, control, listeners, namespaces, admission, direct, plain, readiness };
   const reporter = new DaemonReporter({ config, ...known });
-  return { ...known, addresses, statics, etcd, directory, reporter };
+  return { ...known, library, addresses, statics, etcd, directory, reporter };
 }
 
 /** From here on the parts hear of each other. The answer lets them look for listeners again. */
 function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => void {
   const { steering, lanes, peers, control, listeners, addresses, namespaces, admission, plain, readiness } = parts;
-  const { etcd, directory, reporter, direct } = parts;
+  const { etcd, directory, reporter, direct, library } = parts;
   const setPeers = (): void => {
     peers.replace(directory.peers);
     listeners.setPeers(directory.peers.map(({ name }) => name));
@@ -338,6 +352,7 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
   const follower = undo.use(
     followListeners({
       needsCommands: () => listeners.needsCommands,
+      hasLibrary: (inode) => direct?.hasListener(inode) === true,
       others: () => namespaces.served,
       onListeners: (found, here) => {
         void addresses.set('host', here);
@@ -345,6 +360,7 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
       },
     }),
   );
+  library.onListeners = () => follower.scanSoon();
   steering.onEvent((event) => {
     const { connection } = event;
     if (event.kind !== eventKinds.connect) {

@@ -3,7 +3,7 @@
 
 import { dirname } from 'node:path';
 import type { Config } from '../config/index.ts';
-import { DirectServer, type DirectWord, type Mesh } from '../direct/index.ts';
+import { DirectServer, type DirectWord, type LibraryNews, type Mesh } from '../direct/index.ts';
 import type { FromLane } from '../lane/index.ts';
 import { publishError } from '../status/index.ts';
 import { directSocketPath } from '../system/index.ts';
@@ -55,10 +55,14 @@ export class DirectMesh implements Mesh {
 }
 
 /** Without it programs use TCP as ever, so the daemon starts without it. */
-export function startDirect({ direct, api, instance }: Config, mesh: Mesh): DirectServer | undefined {
+export function startDirect(
+  { direct, api, instance }: Config,
+  mesh: Mesh,
+  news: LibraryNews,
+): DirectServer | undefined {
   if (!direct.enabled) return undefined;
   try {
-    return DirectServer.start({ ...direct, socketPath: directSocketPath(instance, dirname(api.socket)), mesh });
+    return DirectServer.start({ ...direct, socketPath: directSocketPath(instance, dirname(api.socket)), mesh, news });
   } catch (error) {
     if (!(error instanceof Error && 'code' in error)) throw error;
     const message = `${error.message}; connections between programs stay on TCP (direct.enabled: false turns this off)`;

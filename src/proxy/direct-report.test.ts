@@ -59,8 +59,12 @@ describe('direct connections are listed', () => {
 
 describe('an offer is explained', () => {
   const peers = {
-    get: (name: string) => ({ whyNotUp: name === 'b' ? '' : `peer ${name} is down: it hung up` }) as never,
-    ownerOf: (endpoint: string) => ({ '10.0.0.2:6379': 'b', '10.0.0.3:80': 'c' })[endpoint],
+    get: (name: string) =>
+      ({
+        whyNotUp: name === 'c' ? 'peer c is down: it hung up' : '',
+        whyNeverDirect: name === 'd' ? 'peer d has no direct connections' : '',
+      }) as never,
+    ownerOf: (endpoint: string) => ({ '10.0.0.2:6379': 'b', '10.0.0.3:80': 'c', '10.0.0.4:80': 'd' })[endpoint],
     isOwn: (host: string) => host === '127.0.0.1',
   };
   const explained = (given: Partial<OfferReport>, connections = directConnections([offer(given)], mirrored)): string =>
@@ -86,8 +90,9 @@ describe('an offer is explained', () => {
     const waiting = (remote: string, remoteHost: string): string =>
       explained({ state: 'waiting', remote, remoteHost }).replace(/^.*not direct yet: /, '');
     assert.match(waiting('127.0.0.1:80', '127.0.0.1'), /^the program at the other end, on this host, has not offered/);
-    assert.match(waiting('10.0.0.2:6379', '10.0.0.2'), /^the program on the host of b has not offered it: .*ringBytes/);
+    assert.match(waiting('10.0.0.2:6379', '10.0.0.2'), /^the program on the host of b has not offered it: /);
     assert.equal(waiting('10.0.0.3:80', '10.0.0.3'), 'peer c is down: it hung up');
+    assert.equal(waiting('10.0.0.4:80', '10.0.0.4'), 'peer d has no direct connections');
     assert.match(waiting('192.0.2.1:80', '192.0.2.1'), /^192\.0\.2\.1 is an address of no peer/);
     assert.equal(waiting('', ''), 'it is closing');
   });

@@ -72,7 +72,7 @@ function whyWaiting({ remote, remoteHost }: OfferReport, peers: ExplainOptions['
   if (peers.isOwn(remoteHost)) return `the program at the other end, on this host, ${NOT_OFFERED}`;
   const owner = peers.ownerOf(remote);
   if (owner === undefined) return `${remoteHost} is an address of no peer, and no peer has offered the other end`;
-  const whyNot = peers.get(owner)?.whyNotUp ?? '';
-  if (whyNot !== '') return whyNot;
-  return `the program on the host of ${owner} ${NOT_OFFERED}; or direct.ringBytes is not the same there`;
+  const peer = peers.get(owner);
+  const whyNot = peer?.whyNotUp || peer?.whyNeverDirect || '';
+  return whyNot === '' ? `the program on the host of ${owner} ${NOT_OFFERED}` : whyNot;
 }

@@ -11,6 +11,7 @@ const listener = (endpoint: string, ...commands: readonly string[]): Listener =>
   endpoint: parseIpEndpoint(endpoint),
   netns: 1,
   commands: commands.length === 0 ? [''] : commands,
+  hasLibrary: false,
 });
 
 class Told implements Disposable {
@@ -18,6 +19,7 @@ class Told implements Disposable {
   /** What was told, in order: `lanes b,c 10.0.0.1:80` or `peers`. */
   readonly news: string[] = [];
   #listenersFor: (peer: string) => readonly IpEndpoint[] = () => [];
+  #libraryFor: (peer: string) => readonly IpEndpoint[] = () => [];
 
   constructor(lines?: readonly string[]) {
     this.listeners = new HostListeners(new Acceptance(lines), {
@@ -30,8 +32,9 @@ class Told implements Disposable {
         },
       },
       control: {
-        setListeners: (listenersFor) => {
+        setListeners: (listenersFor, libraryFor) => {
           this.#listenersFor = listenersFor;
+          this.#libraryFor = libraryFor;
           this.news.push('peers');
         },
       },
@@ -44,12 +47,27 @@ class Told implements Disposable {
     return this.#listenersFor(peer).map(formatIpEndpoint).join();
   }
 
+  withLibrary(peer: string): string {
+    return this.#libraryFor(peer).map(formatIpEndpoint).join();
+  }
+
   [Symbol.dispose](): void {
     this.listeners[Symbol.dispose]();
   }
 }
 
 describe('listeners of this host', () => {
+  test('peers hear which programs have the library, of listeners that they may reach', () => {
+    using told = new Told(['accept from b to any:80']);
+    const [http, other] = [listener('10.0.0.1:80'), listener('10.0.0.1:81')];
+    told.listeners.setListeners([http, { ...other, hasLibrary: true }]);
+    assert.deepEqual([told.withLibrary('b'), told.withLibrary('c')], ['', '']);
+    told.listeners.setListeners([{ ...http, hasLibrary: true }, other]);
+    assert.deepEqual([told.withLibrary('b'), told.withLibrary('c')], ['10.0.0.1:80', '']);
+    told.listeners.withdraw();
+    assert.equal(told.withLibrary('b'), '');
+  });
+
   test('without accept lines all peers hear of all, lanes first, and once as long as nothing changes', () => {
     using told = new Told();
     for (let scan = 0; scan < 3; scan++)

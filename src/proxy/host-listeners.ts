@@ -13,8 +13,10 @@ const GRACE_MS = 1000;
 
 interface Hearers {
   readonly lanes: { tellAll(message: ToLane): void };
-  readonly control: { setListeners(listenersFor: (peer: string) => readonly IpEndpoint[]): void };
+  readonly control: { setListeners(listenersFor: ListenersFor, libraryFor: ListenersFor): void };
 }
+
+type ListenersFor = (peer: string) => readonly IpEndpoint[];
 
 interface AcceptedList {
   readonly peers: readonly string[];
@@ -86,7 +88,7 @@ export class HostListeners implements Disposable {
   whyNot(peer: string, endpoint: IpEndpoint): string {
     if (this.#isWithdrawn) return 'its daemon is about to end';
     // One that has just begun to listen is not known yet.
-    const unknown: Listener = { endpoint, netns: 0, commands: [''] };
+    const unknown: Listener = { endpoint, netns: 0, commands: [''], hasLibrary: false };
     const listener = this.#byEndpoint.get(formatIpEndpoint(endpoint)) ?? unknown;
     const { isAccepted, reason } = decide(this.#acceptance, peer, listener);
     return isAccepted ? '' : reason;
@@ -101,7 +103,11 @@ export class HostListeners implements Disposable {
     this.#tellLanes();
     const accepted = this.#isWithdrawn ? [] : this.#accepted([this.#acceptance]);
     const byPeer = new Map(accepted.flatMap(({ peers, listeners }) => peers.map((peer) => [peer, listeners])));
-    this.#hearers.control.setListeners((peer) => (byPeer.get(peer) ?? []).map(({ endpoint }) => endpoint));
+    const of = (peer: string): readonly Listener[] => byPeer.get(peer) ?? [];
+    this.#hearers.control.setListeners(
+      (peer) => of(peer).map(({ endpoint }) => endpoint),
+      (peer) => of(peer).flatMap(({ endpoint, hasLibrary }) => (hasLibrary ? [endpoint] : [])),
+    );
   }
 
   #tellLanes(): void {

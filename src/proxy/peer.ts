@@ -28,6 +28,8 @@ export interface PeerParts {
   readonly lanes: PeerLanes;
   readonly announcements: Announcements;
   readonly knocks: Knocks;
+  /** Of the rings of direct connections here; absent where there are none. */
+  readonly ringBytes?: number | undefined;
 }
 
 /** Whether packets of this host get to where peers listen. */
@@ -58,6 +60,7 @@ export class Peer implements Disposable {
   #place: ControlPeer;
   #control: PeerControl;
   #incarnation = '';
+  #ringBytes: number | undefined;
   #phase: PeerPhase;
   #sinceMs = Date.now();
 
@@ -128,6 +131,7 @@ export class Peer implements Disposable {
     const { lanes } = this.#parts;
     const isSame = this.#incarnation === hello.incarnation;
     this.#incarnation = hello.incarnation;
+    this.#ringBytes = hello.ringBytes;
     this.#control = { kind: 'up', connection };
     if (!isSame) this.#links.clear();
     const links = Array.from({ length: Math.max(lanes.count, hello.lanes) }, (_, link) => link);
@@ -208,6 +212,21 @@ export class Peer implements Disposable {
     const fresh = added.map((endpoint) => ({ endpoint, isRouted: false }));
     for (const listener of fresh) this.#listeners.set(formatIpEndpoint(listener.endpoint), listener);
     if (fresh.length > 0) void this.#route(fresh);
+  }
+
+  /** Those of its listeners whose programs have the library of direct connections. */
+  libraryChanged(added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void {
+    const { announcements } = this.#parts;
+    for (const endpoint of removed) announcements.setLibrary(endpoint, this.#number, false);
+    if (this.whyNeverDirect !== '') return;
+    for (const endpoint of added) announcements.setLibrary(endpoint, this.#number, true);
+  }
+
+  /** Why no connection with its host becomes direct; '' when they may. */
+  get whyNeverDirect(): string {
+    const [here, there] = [this.#parts.ringBytes, this.#ringBytes];
+    if (there === undefined) return `peer ${this.name} has no direct connections`;
+    return here === there ? '' : `direct.ringBytes is ${here} here and ${there} at peer ${this.name}`;
   }
 
   /** It is no peer any more: its streams end, its listeners are withdrawn. */

@@ -33,6 +33,7 @@ export const verdictWords: Readonly<Record<Verdict, string>> = {
   notAdmitted: 'plain TCP: its packets have not been seen to get to the destination lately',
   noMemory: 'plain TCP: the kernel had no memory to remember it',
   shortcut: 'by shortcut to a program of this host, where both ends take part',
+  direct: 'plain TCP: both programs have the library, so that it can become direct',
 };
 
 export function verdictName(verdict: number): Verdict {
@@ -73,7 +74,9 @@ export function explainConnection(connection: Connection, rules: RuleSet): Expla
   const isBarred = verdict === 'notAdmitted';
   if (add('do packets from there get to the destination?', isBarred ? 'not seen lately' : 'yes', isBarred))
     return explained;
-  if (verdict === 'noMemory') add('could the kernel remember it?', 'no: out of memory', true);
+  if (verdict === 'direct')
+    add('do both programs have the library?', 'yes: it is left alone, and becomes direct when it is used', true);
+  else if (verdict === 'noMemory') add('could the kernel remember it?', 'no: out of memory', true);
   else add('by which method?', 'connect: it was sent to the daemon', true);
   return explained;
 }

@@ -26,6 +26,8 @@ export interface Listener {
   readonly netns: number;
   /** Of all processes that have a socket there; '' for a socket of which none is known. */
   readonly commands: readonly string[];
+  /** All sockets there are of programs that have the library of direct connections. */
+  readonly hasLibrary: boolean;
 }
 
 /** A network namespace besides the daemon's own. */
@@ -39,6 +41,8 @@ export interface ListenerFollower extends Disposable {
   /** Pass it every event of the steering. */
   onEvent(event: Event): void;
   scan(): void;
+  /** One scan serves many of these. */
+  scanSoon(): void;
 }
 
 interface FollowerOptions {
@@ -46,12 +50,15 @@ interface FollowerOptions {
   readonly onListeners: (listeners: readonly Listener[], addresses: readonly string[]) => void;
   /** Whether the commands are wanted in the next scan. */
   readonly needsCommands: () => boolean;
+  /** Whether a socket is one of a program that has the library. */
+  readonly hasLibrary: (inode: string) => boolean;
   /** Where to look besides. */
   readonly others: () => Iterable<OtherNetns>;
 }
 
 /** This process's own listeners are left out. */
-export function followListeners({ onListeners, needsCommands, others }: FollowerOptions): ListenerFollower {
+export function followListeners(options: FollowerOptions): ListenerFollower {
+  const { onListeners, needsCommands, hasLibrary, others } = options;
   const own = new OwnListeners();
   const netns = netnsCookie();
   const addresses = new SteadyAddresses();
@@ -70,23 +77,26 @@ export function followListeners({ onListeners, needsCommands, others }: Follower
     if (isNeeded) commands.follow(new Set(places.flatMap(({ sockets }) => sockets.map(({ inode }) => inode))));
     const commandsOf = (inode: string): readonly string[] => (isNeeded ? commands.of(inode) : ['']);
     onListeners(
-      places.flatMap((place) => mergeSockets(place, commandsOf)),
+      places.flatMap((place) => mergeSockets(place, commandsOf, hasLibrary)),
       here,
     );
     clearTimeout(timer);
     timer = setTimeout(scan, Math.max(SCAN_MS, (performance.now() - startMs) / MAX_SHARE));
   };
   const commands = new ListenerCommands(scan);
+  const scanSoon = (): void => {
+    if (isScanDue) return;
+    isScanDue = true;
+    setImmediate(scan);
+  };
   scan();
   return {
     onEvent: ({ kind }) => {
-      if ((kind !== eventKinds.listen && kind !== eventKinds.unlisten) || isScanDue) return;
-      isScanDue = true;
-      // One scan serves many events, and it must come after the kernel has finished what it told
-      // of.
-      setImmediate(scan);
+      // Later, since the kernel has to finish first what it tells of.
+      if (kind === eventKinds.listen || kind === eventKinds.unlisten) scanSoon();
     },
     scan,
+    scanSoon,
     [Symbol.dispose]: () => {
       isOver = true;
       clearTimeout(timer);
@@ -98,14 +108,16 @@ export function followListeners({ onListeners, needsCommands, others }: Follower
 function mergeSockets(
   { netns, addresses, sockets }: Omit<OtherNetns, 'fd'> & { readonly sockets: readonly ListeningSocket[] },
   commandsOf: (inode: string) => readonly string[],
+  hasLibrary: (inode: string) => boolean,
 ): readonly Listener[] {
   const listeners = new Map<string, Listener>();
   for (const socket of sockets) {
     for (const endpoint of reachableAt(socket, addresses)) {
       if (isHostLocal(hostOf(endpoint.address))) continue;
       const key = formatIpEndpoint(endpoint);
-      const before = listeners.get(key)?.commands ?? [];
-      listeners.set(key, { endpoint, netns, commands: [...new Set([...before, ...commandsOf(socket.inode)])] });
+      const before = listeners.get(key) ?? { commands: [], hasLibrary: true };
+      const commands = [...new Set([...before.commands, ...commandsOf(socket.inode)])];
+      listeners.set(key, { endpoint, netns, commands, hasLibrary: before.hasLibrary && hasLibrary(socket.inode) });
     }
   }
   return [...listeners.values()];

@@ -27,6 +27,10 @@ export const ruleFlags = {
   redirect: 1,
 } as const;
 
+export const announcementFlags = {
+  library: 1,
+} as const;
+
 export const verdicts = {
   carried: 0,
   own: 1,
@@ -39,6 +43,7 @@ export const verdicts = {
   notAdmitted: 8,
   noMemory: 9,
   shortcut: 10,
+  direct: 11,
 } as const;
 
 export const eventKinds = {

@@ -40,6 +40,7 @@ const connect: Method = {
     'knocks',
     'knock_answers',
     'heard_syns',
+    'library_tgids',
     'lane_deadlines',
     'services',
     'lane_marks',

@@ -6,6 +6,7 @@ import { Admissions } from './admissions.ts';
 import { endpointBytes } from './ip-endpoint.ts';
 import {
   ANNOUNCEMENT_BYTES,
+  announcementFlags,
   type Event,
   type IpEndpoint,
   RULE_SET_BYTES,
@@ -44,7 +45,7 @@ const mapNames = [
   'events',
 ] as const;
 /** Those that the steering itself uses. */
-type OwnMap = Extract<(typeof mapNames)[number], 'settings' | 'rules' | 'announced' | 'verdicts'>;
+type OwnMap = 'settings' | 'rules' | 'announced' | 'verdicts' | 'library_tgids';
 
 const EVENTS_BYTES = 1 << 20;
 const firstKey = new Uint8Array(4);
@@ -114,6 +115,7 @@ export class Steering implements Disposable {
       rules: open('rules'),
       announced: open('announced'),
       verdicts: open('verdicts'),
+      library_tgids: open('library_tgids'),
     };
     this.admissions = undo.use(new Admissions(object));
     this.#events = undo.use(new RingBuffer(object.mapFd('events'), EVENTS_BYTES));
@@ -170,10 +172,25 @@ export class Steering implements Disposable {
     this.#maps.settings.update(firstKey, bytes);
   }
 
-  /** A peer announced that a program listens there: connects to it may be carried. */
-  announce(endpoint: IpEndpoint, peer = 0): void {
+  /**
+   * A process has the library of direct connections, or has ended. Nothing happens where processes
+   * have other numbers than in the kernel's hook.
+   */
+  setLibraryProcess(pid: number, isThere: boolean): void {
+    if (this.#object.run('steer_whoami') !== process.pid) return;
+    const key = new Uint8Array(Uint32Array.of(pid).buffer);
+    if (isThere) this.#maps.library_tgids.update(key, new Uint8Array(Uint32Array.of(1).buffer));
+    else this.#maps.library_tgids.delete(key);
+  }
+
+  /**
+   * A peer announced that a program listens there: connects to it may be carried. `hasLibrary`:
+   * those of programs that have the library, too, are left alone, since they can become direct.
+   */
+  announce(endpoint: IpEndpoint, peer = 0, hasLibrary = false): void {
     const bytes = new Uint8Array(ANNOUNCEMENT_BYTES);
-    writeAnnouncement(new DataView(bytes.buffer), 0, { peer, flags: 0 });
+    const flags = hasLibrary ? announcementFlags.library : 0;
+    writeAnnouncement(new DataView(bytes.buffer), 0, { peer, flags });
     this.#maps.announced.update(endpointBytes(endpoint), bytes);
   }
 

@@ -4,11 +4,14 @@ import { join } from 'node:path';
 import { MillraceError } from '../errors.ts';
 import { BpfMap, monotonicNs } from '../native/index.ts';
 import {
+  ANNOUNCEMENT_BYTES,
+  announcementFlags,
   CONNECTION_BYTES,
   type Connection,
   type IpEndpoint,
   RULE_SET_BYTES,
   type RuleSet,
+  readAnnouncement,
   readConnection,
   readIpEndpoint,
   readRuleSet,
@@ -83,6 +86,16 @@ export class SteeringView implements Disposable {
 
   get announced(): readonly IpEndpoint[] {
     return [...this.#map('announced').keys()].map((key) => readIpEndpoint(new DataView(key.buffer), 0));
+  }
+
+  /** Those of programs that have the library of direct connections. */
+  get announcedWithLibrary(): readonly IpEndpoint[] {
+    const map = this.#map('announced');
+    const value = new Uint8Array(ANNOUNCEMENT_BYTES);
+    const isLibrary = (key: Uint8Array): boolean =>
+      map.lookup(key, value) &&
+      (readAnnouncement(new DataView(value.buffer), 0).flags & announcementFlags.library) !== 0;
+    return [...map.keys()].filter(isLibrary).map((key) => readIpEndpoint(new DataView(key.buffer), 0));
   }
 
   /** The last connects, the newest first. */

@@ -20,6 +20,8 @@ interface MirroredOptions {
   readonly hosts?: readonly Name[];
   /** Of each ring. Default: the daemon's own. */
   readonly ringBytes?: number;
+  /** Connections between the hosts are carried, where they are not left alone. Default: false. */
+  readonly isCarrying?: boolean;
   /** Also in place of what loads the library. */
   readonly env?: NodeJS.ProcessEnv;
 }
@@ -71,12 +73,12 @@ export class MirroredWorld extends World {
 
   /** Also in place of one that is gone. */
   async startDaemon(name: Name): Promise<void> {
-    const { wire = 'shm', ringBytes } = this.#options;
+    const { wire = 'shm', ringBytes, isCarrying = false } = this.#options;
     const [host, peer] = name === 'a' ? [this.lab.host('a'), this.b] : [this.lab.host('b'), this.a];
     const folder = this.#folder.path;
     const settings = daemonSettings({ host, peers: [peer], folder, devices: [`soft-${wire}`] });
-    // Nothing is carried: what does not become direct is plain TCP.
-    const more = { rules: [], drainSeconds: 1, ...(ringBytes !== undefined && { direct: { ringBytes } }) };
+    const rules = isCarrying ? {} : { rules: [] };
+    const more = { ...rules, drainSeconds: 1, ...(ringBytes !== undefined && { direct: { ringBytes } }) };
     this.#daemons[name] = await DaemonProcess.start(host, folder, { ...settings, ...more });
   }
 

@@ -35,10 +35,11 @@ export class PinnedInstance {
     return Number(new DataView(value.buffer).getBigUint64(0, true));
   }
 
-  /** As `10.0.0.1:80` or `[fd00::1]:80`. */
-  isAnnounced(endpoint: string): boolean {
+  /** As `10.0.0.1:80` or `[fd00::1]:80`; `withLibrary`: as one of a program that has it. */
+  isAnnounced(endpoint: string, withLibrary = false): boolean {
     using view = new SteeringView(this.instance);
-    return view.announced.some((one) => formatIpEndpoint(one) === endpoint);
+    const announced = withLibrary ? view.announcedWithLibrary : view.announced;
+    return announced.some((one) => formatIpEndpoint(one) === endpoint);
   }
 }
 

@@ -13,6 +13,7 @@ import {
   type DirectWord,
   type GateMessage,
   type KnockMessage,
+  type ListenersKind,
   MAX_AT_ONCE,
   MAX_ENDPOINTS_PER_LINE,
   type Message,
@@ -87,7 +88,7 @@ export class ControlConnection {
     return this.#heartbeat?.roundTripMs ?? -1;
   }
 
-  tell(kind: 'announce' | 'withdraw', endpoints: readonly IpEndpoint[]): void {
+  tell(kind: ListenersKind, endpoints: readonly IpEndpoint[]): void {
     for (let at = 0; at < endpoints.length; at += MAX_ENDPOINTS_PER_LINE) {
       this.#send({ kind, endpoints: endpoints.slice(at, at + MAX_ENDPOINTS_PER_LINE) });
     }

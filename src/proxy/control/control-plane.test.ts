@@ -119,6 +119,42 @@ describe('the control plane', { concurrency: true }, () => {
     assert.deepEqual([...a.errors, ...b.errors], []);
   });
 
+  test('which listeners have the library comes after they are announced, and goes before', async () => {
+    await using pair = await startPair();
+    const { a, b } = pair;
+    b.news.splice(0);
+    const both = ['10.0.0.1:80', '10.0.0.1:81'].map(parseIpEndpoint);
+    const elsewhere = parseIpEndpoint('10.0.0.1:82');
+    a.plane.setListeners(
+      () => both,
+      () => [...both.slice(1), elsewhere],
+    );
+    a.plane.setListeners(
+      () => both,
+      () => both.slice(0, 1),
+    );
+    a.plane.setListeners(() => both.slice(1));
+    await eventually('b heard', () => b.news.length === 7);
+    assert.deepEqual(b.news.splice(0), [
+      'a +10.0.0.1:80',
+      'a +10.0.0.1:81',
+      'a +library 10.0.0.1:81',
+      'a -library 10.0.0.1:81',
+      'a +library 10.0.0.1:80',
+      'a -library 10.0.0.1:80',
+      'a -10.0.0.1:80',
+    ]);
+    a.plane.setListeners(
+      () => both,
+      () => both,
+    );
+    await eventually('b heard', () => b.news.length === 3);
+    b.news.splice(0);
+    await a.plane.close('draining');
+    await eventually('b heard bye', () => b.stateOf('a') === 'down');
+    assert.deepEqual(b.news.slice(0, 2).sort(), ['a -library 10.0.0.1:80', 'a -library 10.0.0.1:81']);
+  });
+
   test('each peer is told its own listeners, the difference when they change, and all when it connects again', async () => {
     await using pair = await startPair();
     const { a, b } = pair;

@@ -40,6 +40,7 @@ export class ControlPlane implements AsyncDisposable {
   readonly #farewells = new Set<Promise<void>>();
   readonly #server: ControlServer;
   #listenersFor: ListenersFor = () => [];
+  #libraryFor: ListenersFor = () => [];
   #addresses: readonly string[] = [];
   #addressesNumber = 0;
   #security: ControlSecurity;
@@ -112,11 +113,15 @@ export class ControlPlane implements AsyncDisposable {
 
   /**
    * What listens on this host now for each peer, by its name, at addresses that other hosts reach.
-   * Peers are told the difference.
+   * `libraryFor`: those of them whose programs have the library of direct connections. Peers are
+   * told the difference.
    */
-  setListeners(listenersFor: ListenersFor): void {
+  setListeners(listenersFor: ListenersFor, libraryFor: ListenersFor = () => []): void {
     this.#listenersFor = listenersFor;
-    for (const entry of this.#entries.values()) entry.tellListeners(listenersFor(entry.peer.name));
+    this.#libraryFor = libraryFor;
+    for (const entry of this.#entries.values()) {
+      entry.tellListeners(listenersFor(entry.peer.name), libraryFor(entry.peer.name));
+    }
   }
 
   /** About packets between the two hosts. False when the peer is not up. */
@@ -256,8 +261,8 @@ export class ControlPlane implements AsyncDisposable {
         if (problem !== undefined) connection.refuse(refusedCertificate(problem));
         else if (entry === undefined) connection.refuse(`no peer is called ${hello.name} here`);
         else {
-          const listeners = this.#listenersFor(hello.name);
-          entry.attach(connection, hello, { addresses: this.#addresses, listeners });
+          const [listeners, library] = [this.#listenersFor(hello.name), this.#libraryFor(hello.name)];
+          entry.attach(connection, hello, { addresses: this.#addresses, listeners, library });
         }
       },
       onMessage: (connection, message) => entry?.hear(connection, message),

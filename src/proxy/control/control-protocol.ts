@@ -10,6 +10,8 @@
 //   either:    addressesKnown        its lanes know the addresses of that number
 //   either:    announce              servers listen there; all listeners are announced after the hello
 //   either:    withdraw              no server listens there any more
+//   either:    announceLibrary       those there are programs with the library of direct connections
+//   either:    withdrawLibrary       not any more
 //   either:    knock                 a SYN of its is on the way; its sequence number ends in the tag
 //   either:    heard                 the answer: it arrived, sealed with a key that is not told yet
 //   either:    sequence              the whole sequence number, and that of the answer to the SYN
@@ -68,13 +70,15 @@ const sequenceNumber = integer(0, 0xffff_ffff);
 const link = integer(0, MAX_LINKS - 1);
 const keys = list(hex(32), 1, MAX_AT_ONCE);
 
-export const controlProtocol = new Protocol('control', 5, {
+export const controlProtocol = new Protocol('control', 6, {
   hello: {
     name: nodeName,
     incarnation: hex(32),
     lanes: integer(1, MAX_LANES),
     wires: list(wire, 0, 8),
     admission: oneOf('packets', 'peers'),
+    // Of direct connections; absent where there are none.
+    ringBytes: optional(integer(1, 2 ** 30)),
     nonce: optional(nonce),
   },
   proof: { nonce },
@@ -82,6 +86,8 @@ export const controlProtocol = new Protocol('control', 5, {
   addressesKnown: { number: integer() },
   announce: { endpoints },
   withdraw: { endpoints },
+  announceLibrary: { endpoints },
+  withdrawLibrary: { endpoints },
   knock: many({ number: integer(), tag: integer(0, MAX_TAG), from: ipAddress, to: ipEndpoint }),
   heard: many({ number: integer(), seal: hex(64) }),
   sequence: many({ number: integer(), sequence: sequenceNumber, answer: sequenceNumber }),
@@ -101,8 +107,10 @@ export type Message = MessageOf<typeof controlProtocol>;
 /** What is said once both are up, apart from the heartbeat. */
 export type PeerMessage = MessageOf<
   typeof controlProtocol,
-  'addresses' | 'addressesKnown' | 'announce' | 'withdraw' | 'link' | KnockKind | GateKind | DirectKind
+  'addresses' | 'addressesKnown' | ListenersKind | 'link' | KnockKind | GateKind | DirectKind
 >;
+
+export type ListenersKind = 'announce' | 'withdraw' | 'announceLibrary' | 'withdrawLibrary';
 
 type KnockKind = 'knock' | 'sequence';
 type GateKind = 'heard' | 'gate' | 'closed';
@@ -121,5 +129,10 @@ export type DirectWord = { readonly kind: 'directWaits' | 'directGone'; readonly
 
 /** Throws a UsageError when peers would refuse it. */
 export function checkHello(hello: PeerHello): void {
-  controlProtocol.encode({ kind: 'hello', ...hello, nonce: undefined });
+  controlProtocol.encode(helloMessage(hello));
+}
+
+/** `nonce`: of the acceptor. */
+export function helloMessage(hello: PeerHello, nonce?: string): MessageOf<typeof controlProtocol, 'hello'> {
+  return { kind: 'hello', ...hello, ringBytes: hello.ringBytes, nonce };
 }

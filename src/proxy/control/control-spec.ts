@@ -34,6 +34,8 @@ export interface PeerHello {
   readonly wires: readonly string[];
   /** Whether connections are carried only where packets get to. */
   readonly admission: 'packets' | 'peers';
+  /** Of the rings of direct connections; absent where there are none. */
+  readonly ringBytes?: number | undefined;
 }
 
 /** The control connection with a peer that has proven who it is. */
@@ -64,6 +66,8 @@ export interface ControlHandlers {
   onAddresses(peer: string, hosts: readonly string[], known: () => void): void;
   /** Added ones are new, removed ones were there. All are removed before `onDown`. */
   onListeners(peer: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void;
+  /** The same, of those of its listeners whose programs have the library of direct connections. */
+  onLibraryListeners(peer: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void;
   /** The peer knocks at servers of this host. */
   onKnock(peer: string, message: KnockMessage): void;
   /** The peer answers knocks of this host. */

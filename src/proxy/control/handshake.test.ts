@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ProtocolError } from '../../errors.ts';
-import type { Message } from './control-protocol.ts';
+import { helloMessage, type Message } from './control-protocol.ts';
 import { Handshake, makeNonce } from './handshake.ts';
 
 const helloOf = (name: string) => ({
@@ -29,7 +29,7 @@ describe('the handshake', () => {
       () => side('b', false).hear({ kind: 'proof', nonce: makeNonce() }),
       /the first message is not a hello/,
     );
-    const hello = { kind: 'hello', ...helloOf('c'), nonce: undefined } as const;
+    const hello = helloMessage(helloOf('c'));
     assert.throws(() => side('a', true).hear(hello), /a hello without a nonce/);
     assert.throws(() => side('b', false).hear({ ...hello, nonce: makeNonce() }), /a nonce from a dialer/);
   });

@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { ProtocolError } from '../../errors.ts';
-import type { Message } from './control-protocol.ts';
+import { helloMessage, type Message } from './control-protocol.ts';
 import type { PeerHello } from './control-spec.ts';
 
 /** 32 random hex digits. */
@@ -43,7 +43,7 @@ export class Handshake {
 
   /** What to send first. */
   open(): Message | undefined {
-    return this.isDialer ? { kind: 'hello', ...this.#options.hello, nonce: undefined } : undefined;
+    return this.isDialer ? helloMessage(this.#options.hello) : undefined;
   }
 
   /**
@@ -75,7 +75,7 @@ export class Handshake {
       );
     }
     this.#peer = peer;
-    if (nonce === undefined) return { kind: 'hello', ...hello, nonce: this.#nonce };
+    if (nonce === undefined) return helloMessage(hello, this.#nonce);
     this.#isDone = true;
     return { kind: 'proof', nonce };
   }

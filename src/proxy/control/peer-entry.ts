@@ -8,14 +8,25 @@ import { type ControlHandlers, type ControlPeer, MAX_ENDPOINTS_PER_PEER, type Pe
 import { wordsOf } from './direct-teller.ts';
 import type { PeerDialer } from './peer-dialer.ts';
 
+type Endpoints = ReadonlyMap<string, IpEndpoint>;
+
+interface HostSpec {
+  readonly addresses: readonly string[];
+  readonly listeners: readonly IpEndpoint[];
+  readonly library: readonly IpEndpoint[];
+}
+
 type AdmissionMessage = Extract<PeerMessage, { readonly kind: KnockMessage['kind'] | GateMessage['kind'] }>;
 
 export class PeerEntry {
   readonly #handlers: ControlHandlers;
   /** What the peer announced on this connection. */
   readonly #announced = new Map<string, IpEndpoint>();
+  /** Those of programs that have the library. */
+  readonly #library = new Map<string, IpEndpoint>();
   /** What this host announced to the peer on this connection. */
-  #told: ReadonlyMap<string, IpEndpoint> = new Map();
+  #told: Endpoints = new Map();
+  #toldLibrary: Endpoints = new Map();
   /** Those who wait until the peer knows addresses, by the number of these. */
   readonly #waiting = new Map<number, () => void>();
   #connection: ControlConnection | undefined;
@@ -37,11 +48,7 @@ export class PeerEntry {
    * The peer is proven to be at the other end of this connection. It is told the addresses and
    * listeners of this host.
    */
-  attach(
-    connection: ControlConnection,
-    hello: PeerHello,
-    { addresses, listeners }: { readonly addresses: readonly string[]; readonly listeners: readonly IpEndpoint[] },
-  ): void {
+  attach(connection: ControlConnection, hello: PeerHello, { addresses, listeners, library }: HostSpec): void {
     const before = this.#connection;
     if (before !== undefined) {
       // The peer has started again, or lost the connection before this side did.
@@ -52,7 +59,8 @@ export class PeerEntry {
     // First: what is opened by this side's clients is refused before their addresses are known.
     connection.tellAddresses(0, addresses);
     this.#told = new Map();
-    this.tellListeners(listeners);
+    this.#toldLibrary = new Map();
+    this.tellListeners(listeners, library);
     // Sending may have failed, and then the connection has ended.
     if (this.#connection === connection) this.#handlers.onUp(this.peer.name, connection, hello);
   }
@@ -66,6 +74,8 @@ export class PeerEntry {
     else if (message.kind === 'link') this.#handlers.onLink(name, message.link, message.body);
     else if (message.kind === 'announce') this.#announce(connection, message.endpoints);
     else if (message.kind === 'withdraw') this.#withdraw(message.endpoints);
+    else if (message.kind === 'announceLibrary') this.#announceLibrary(message.endpoints);
+    else if (message.kind === 'withdrawLibrary') this.#withdrawLibrary(message.endpoints);
     else if (message.kind === 'directWaits' || message.kind === 'directFound' || message.kind === 'directGone') {
       for (const word of wordsOf(message)) this.#handlers.onDirect(name, word);
     } else this.#hearAdmission(name, message);
@@ -88,17 +98,16 @@ export class PeerEntry {
     return promise;
   }
 
-  /** What listens here for the peer from now on. */
-  tellListeners(endpoints: readonly IpEndpoint[]): void {
-    if (this.#connection === undefined) return;
-    const before = this.#told;
-    const now = new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatIpEndpoint(one), one]));
-    this.#told = now;
-    const gone = Array.from(before).flatMap(([key, endpoint]) => (now.has(key) ? [] : [endpoint]));
-    const come = Array.from(now).flatMap(([key, endpoint]) => (before.has(key) ? [] : [endpoint]));
+  /** What listens here for the peer from now on; `library`: those with the library. */
+  tellListeners(endpoints: readonly IpEndpoint[], library: readonly IpEndpoint[]): void {
+    const [before, beforeLibrary] = [this.#told, this.#toldLibrary];
+    this.#told = endpointsOf(endpoints);
+    this.#toldLibrary = endpointsOf(library.filter((one) => this.#told.has(formatIpEndpoint(one))));
     // Sending may fail, and then the connection has ended.
-    this.#connection.tell('withdraw', gone);
-    this.#connection?.tell('announce', come);
+    this.#connection?.tell('withdrawLibrary', without(beforeLibrary, this.#toldLibrary));
+    this.#connection?.tell('withdraw', without(before, this.#told));
+    this.#connection?.tell('announce', without(this.#told, before));
+    this.#connection?.tell('announceLibrary', without(this.#toldLibrary, beforeLibrary));
   }
 
   #known(number: number): void {
@@ -110,6 +119,7 @@ export class PeerEntry {
     if (connection !== this.#connection) return;
     this.#connection = undefined;
     for (const number of this.#waiting.keys()) this.#known(number);
+    this.#withdrawLibrary([...this.#library.values()]);
     this.#withdraw([...this.#announced.values()]);
     this.#handlers.onDown(this.peer.name, reason);
   }
@@ -129,7 +139,30 @@ export class PeerEntry {
   }
 
   #withdraw(endpoints: readonly IpEndpoint[]): void {
+    this.#withdrawLibrary(endpoints);
     const removed = endpoints.filter((endpoint) => this.#announced.delete(formatIpEndpoint(endpoint)));
     if (removed.length > 0) this.#handlers.onListeners(this.peer.name, [], removed);
   }
+
+  /** What was not announced does not count. */
+  #announceLibrary(endpoints: readonly IpEndpoint[]): void {
+    const isNew = (key: string): boolean => this.#announced.has(key) && !this.#library.has(key);
+    const added = endpoints.filter((endpoint) => isNew(formatIpEndpoint(endpoint)));
+    for (const endpoint of added) this.#library.set(formatIpEndpoint(endpoint), endpoint);
+    if (added.length > 0) this.#handlers.onLibraryListeners(this.peer.name, added, []);
+  }
+
+  #withdrawLibrary(endpoints: readonly IpEndpoint[]): void {
+    const removed = endpoints.filter((endpoint) => this.#library.delete(formatIpEndpoint(endpoint)));
+    if (removed.length > 0) this.#handlers.onLibraryListeners(this.peer.name, [], removed);
+  }
+}
+
+function endpointsOf(endpoints: readonly IpEndpoint[]): Endpoints {
+  return new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatIpEndpoint(one), one]));
+}
+
+/** Those that the others do not have. */
+function without(endpoints: Endpoints, others: Endpoints): readonly IpEndpoint[] {
+  return Array.from(endpoints).flatMap(([key, endpoint]) => (others.has(key) ? [] : [endpoint]));
 }

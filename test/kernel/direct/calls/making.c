@@ -14,6 +14,7 @@ typedef int (*socket_type)(int, int, int);
 typedef int (*connect_type)(int, const void *, unsigned);
 typedef int (*accept_type)(int, void *, socklen_t *);
 typedef int (*accept4_type)(int, void *, socklen_t *, int);
+typedef int (*listen_type)(int, int);
 typedef int (*shutdown_type)(int, int);
 typedef int (*close_type)(int);
 typedef int (*posix_close_type)(int, int);
@@ -63,12 +64,12 @@ static void try_connect(struct world *world) {
 }
 
 // The peer connects to us.
-static int listen_for_peer(struct world *world) {
+static int listen_for_peer(struct world *world, listen_type listens) {
   start_over(world);
   struct sockaddr_in address = {.sin_family = AF_INET};
   socklen_t size = sizeof(address);
   int listener = socket(AF_INET, SOCK_STREAM, 0);
-  check(bind(listener, (void *)&address, size) == 0 && listen(listener, 1) == 0, "listen");
+  check(bind(listener, (void *)&address, size) == 0 && listens(listener, 1) == 0, "listen");
   check(getsockname(listener, (void *)&address, &size) == 0, "getsockname");
   struct order order = {.op = OP_CONNECT, .other = ntohs(address.sin_port)};
   tell(&world->game, PEER, &order);
@@ -76,16 +77,23 @@ static int listen_for_peer(struct world *world) {
   return listener;
 }
 
+static void try_listen(struct world *world) {
+  const int listener = listen_for_peer(world, FUNCTION(world, listen_type));
+  world->fd = accept(listener, NULL, NULL);
+  check(world->fd >= 0, "accept");
+  use_new(world);
+}
+
 static void try_accept(struct world *world) {
   struct sockaddr_in address;
   socklen_t size = sizeof(address);
-  world->fd = FUNCTION(world, accept_type)(listen_for_peer(world), &address, &size);
+  world->fd = FUNCTION(world, accept_type)(listen_for_peer(world, listen), &address, &size);
   check(world->fd >= 0 && address.sin_family == AF_INET, "accept");
   use_new(world);
 }
 
 static void try_accept4(struct world *world) {
-  world->fd = FUNCTION(world, accept4_type)(listen_for_peer(world), NULL, NULL, SOCK_CLOEXEC);
+  world->fd = FUNCTION(world, accept4_type)(listen_for_peer(world, listen), NULL, NULL, SOCK_CLOEXEC);
   check(world->fd >= 0, "accept4");
   use_new(world);
 }
@@ -212,6 +220,7 @@ const struct row making_rows[] = {
     {"socket", try_socket},
     {"connect", try_connect},
     {"__connect", try_connect},
+    {"listen", try_listen},
     {"accept", try_accept},
     {"accept4", try_accept4},
     {"shutdown", try_shutdown},
