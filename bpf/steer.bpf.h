@@ -80,11 +80,11 @@ struct lane_mark {
   __u32 unused;
 };
 
-// A destination that a peer announced as listening.
 enum announcement_flags {
   ANNOUNCED_LIBRARY = 1, // by programs that have the library of direct connections
 };
 
+// A destination that a peer announced as listening.
 struct announcement {
   __u32 peer;
   enum announcement_flags flags;

@@ -160,7 +160,8 @@ void mr_stop_in_lane(struct mr_connection *connection, int fd) {
     }
     const enum mr_outcome outcome = mr_look(connection, fd);
     if (connection->in_mode == MR_SKIP) mr_skip(connection, fd);
-    const bool is_over = outcome == MR_ENDED || outcome == MR_FAILED || mr_now_ns() > deadline;
+    if (connection->in_mode == MR_RING && outcome == MR_ENDED) connection->in_mode = MR_TCP_ONLY;
+    const bool is_over = outcome == MR_FAILED || mr_now_ns() > deadline;
     if (connection->in_mode == MR_RING && is_over) mr_broken(connection);
     const bool is_done = connection->in_mode == MR_TCP_ONLY;
     mr_release(&connection->in_lock);

@@ -1,6 +1,8 @@
 // What connections between hosts need besides the two programs: peers, and lanes that mirror slots
 // over links.
 
+import type { MirrorOrder } from './arena/index.ts';
+
 /** What two daemons tell each other of one connection. */
 export type DirectWord =
   /** An end of it waits here. */
@@ -9,28 +11,6 @@ export type DirectWord =
   | { readonly kind: 'directFound'; readonly key: string; readonly proof: string; readonly link: number }
   /** There is no such end here, or it cannot be promoted. */
   | { readonly kind: 'directGone'; readonly key: string };
-
-/** What a lane is told of the slots that it shares with programs; see src/lane/messages.ts. */
-export type MirrorOrder =
-  | {
-      readonly kind: 'arena';
-      readonly arena: number;
-      readonly ringBytes: number;
-      readonly memoryFd: number;
-      readonly doorbellFd: number;
-      readonly programDoorbellFd: number;
-    }
-  | {
-      readonly kind: 'mirror';
-      readonly arena: number;
-      readonly slot: number;
-      readonly peer: string;
-      readonly link: number;
-      readonly key: string;
-      readonly isOpener: boolean;
-    }
-  | { readonly kind: 'unmirror'; readonly arena: number; readonly slot: number; readonly isEnded: boolean }
-  | { readonly kind: 'arenaGone'; readonly arena: number };
 
 /** The lanes of this daemon, as far as mirrors need them. */
 export interface MirrorLanes {

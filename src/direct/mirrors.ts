@@ -2,8 +2,9 @@
 // have left it.
 
 import { Fd } from '../native/index.ts';
+import type { MirrorOrder } from './arena/index.ts';
 import { type Arena, type Arenas, type Place, partyOfLane } from './arenas.ts';
-import type { MirrorLanes, MirrorOrder } from './mesh.ts';
+import type { MirrorLanes } from './mesh.ts';
 
 interface SharedArena {
   readonly lane: number;

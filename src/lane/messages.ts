@@ -2,6 +2,7 @@
 
 import type { SessionState } from '../channel/index.ts';
 import type { ChannelConfig, DeviceConfig } from '../config/index.ts';
+import type { MirrorOrder } from '../direct/arena/index.ts';
 import type { Address } from '../native/index.ts';
 import type { ConnectionEvent, ConnectionStatus, DaemonStatus, LaneStatus, LinkStatus } from '../status/index.ts';
 import type { IpEndpoint } from '../steering/index.ts';
@@ -78,35 +79,7 @@ export type ToLane =
    */
   | { readonly kind: 'serveNetns'; readonly netns: number; readonly fd: number; readonly hosts: readonly string[] }
   | { readonly kind: 'leaveNetns'; readonly netns: number }
-  /**
-   * Memory that the lane shares with a program, as party 1. The descriptors are the lane's to
-   * close: the memory, the doorbell that the lane hears, and the program's.
-   */
-  | {
-      readonly kind: 'arena';
-      readonly arena: number;
-      readonly ringBytes: number;
-      readonly memoryFd: number;
-      readonly doorbellFd: number;
-      readonly programDoorbellFd: number;
-    }
-  /**
-   * The slot is mirrored over that link; the key names the connection at both ends. `isOpener`:
-   * this lane opens the stream, the other one expects it.
-   */
-  | {
-      readonly kind: 'mirror';
-      readonly arena: number;
-      readonly slot: number;
-      readonly peer: string;
-      readonly link: number;
-      readonly key: string;
-      readonly isOpener: boolean;
-    }
-  /** The program has left the slot; or, `isEnded`, it has ended without. */
-  | { readonly kind: 'unmirror'; readonly arena: number; readonly slot: number; readonly isEnded: boolean }
-  /** It is unmapped, and its descriptors are closed. */
-  | { readonly kind: 'arenaGone'; readonly arena: number }
+  | MirrorOrder
   | { readonly kind: 'ask'; readonly id: number; readonly what: 'status' | 'connections' | 'nothing' }
   /** Breaks the links with the peer on purpose, for tests. */
   | { readonly kind: 'break'; readonly peer: string }

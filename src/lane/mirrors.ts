@@ -1,15 +1,14 @@
 // The arenas that a lane has mapped, and the slots in them that it mirrors to peers.
 
 import { type DirectStream, MirroredSlot, type Session } from '../channel/index.ts';
-import { arenaBytes, MappedArena } from '../direct/arena/index.ts';
+import { arenaBytes, MappedArena, type MirrorOrder } from '../direct/arena/index.ts';
 import type { EventLoop, Watched } from '../loop/index.ts';
 import { EventFd, Fd, pollEvents, SharedMemory } from '../native/index.ts';
-import type { FromLane, ToLane } from './messages.ts';
+import type { FromLane } from './messages.ts';
 
-type ArenaMessage = Extract<ToLane, { kind: 'arena' }>;
-type MirrorMessage = Extract<ToLane, { kind: 'mirror' }>;
-type UnmirrorMessage = Extract<ToLane, { kind: 'unmirror' }>;
-export type MirrorsMessage = ArenaMessage | MirrorMessage | UnmirrorMessage | Extract<ToLane, { kind: 'arenaGone' }>;
+type ArenaMessage = Extract<MirrorOrder, { kind: 'arena' }>;
+type MirrorMessage = Extract<MirrorOrder, { kind: 'mirror' }>;
+type UnmirrorMessage = Extract<MirrorOrder, { kind: 'unmirror' }>;
 
 interface MirrorsOptions {
   readonly loop: Pick<EventLoop, 'watch' | 'unwatch'>;
@@ -42,7 +41,7 @@ export class Mirrors implements Disposable {
     this.#options = options;
   }
 
-  hear(message: MirrorsMessage): void {
+  hear(message: MirrorOrder): void {
     switch (message.kind) {
       case 'arena':
         this.#map(message);

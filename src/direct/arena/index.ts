@@ -13,3 +13,4 @@ export {
   SLOTS_OFFSET,
 } from './layout.ts';
 export { MappedArena } from './mapped-arena.ts';
+export type { MirrorOrder } from './mirror-order.ts';
