@@ -1,23 +1,49 @@
 // Programs that use io_uring: the kernel would read and write past the library, so they are left to
 // TCP.
 #include "internal.h"
+#include "real.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-static bool is_ring(uint32_t fd) {
-  static const char name[] = "anon_inode:[io_uring]";
-  char path[] = "/proc/self/fd/0000000000", target[sizeof(name)];
-  // Without snprintf, which may allocate memory.
-  char *end = path + sizeof("/proc/self/fd/") - 1;
-  uint32_t digits = 1;
-  for (uint32_t rest = fd; rest >= 10; rest /= 10)
-    digits++;
-  end[digits] = 0;
-  for (uint32_t rest = fd; digits > 0; rest /= 10)
-    end[--digits] = (char)('0' + rest % 10);
-  const ssize_t length = readlink(path, target, sizeof(target));
-  return length == (ssize_t)sizeof(name) - 1 && memcmp(target, name, sizeof(name) - 1) == 0;
+// `name`: of a descriptor, below the folder.
+static bool is_ring(int folder, const char *name) {
+  static const char ring[] = "anon_inode:[io_uring]";
+  char target[sizeof(ring)];
+  const ssize_t length = readlinkat(folder, name, target, sizeof(target));
+  return length == (ssize_t)sizeof(ring) - 1 && memcmp(target, ring, sizeof(ring) - 1) == 0;
+}
+
+static int number_of(const char *name) {
+  int number = 0;
+  for (; *name >= '0' && *name <= '9'; name++)
+    number = number * 10 + (*name - '0');
+  return number;
+}
+
+// The kernel's struct linux_dirent64.
+struct entry {
+  uint64_t inode;
+  int64_t next;
+  uint16_t size;
+  uint8_t type;
+  char name[];
+};
+
+// Without opendir, which allocates memory.
+static bool has_ring(int folder) {
+  _Alignas(struct entry) char entries[2048];
+  for (;;) {
+    const long size = real.syscall(SYS_getdents64, folder, entries, sizeof(entries));
+    if (size <= 0) return false;
+    for (long at = 0; at < size;) {
+      const struct entry *one = (const struct entry *)(entries + at);
+      at += one->size;
+      if (one->name[0] != '.' && mr_kind_of(number_of(one->name)) == MR_NONE && is_ring(folder, one->name)) return true;
+    }
+  }
 }
 
 void mr_leave_to_uring(void) {
@@ -34,7 +60,9 @@ void mr_look_for_uring(void) {
   static _Atomic uint32_t asked;
   const uint32_t before = atomic_fetch_add(&asked, 1);
   if ((before & (before - 1)) != 0) return;
-  const uint32_t highest = atomic_load(&mr.highest_fd);
-  for (uint32_t fd = 0; fd <= highest; fd++)
-    if (mr_kind_of((int)fd) == MR_NONE && is_ring(fd)) return mr_leave_to_uring();
+  const int folder = (int)real.syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;
+  const bool is_found = has_ring(folder);
+  real.close(folder);
+  if (is_found) mr_leave_to_uring();
 }

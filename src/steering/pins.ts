@@ -6,7 +6,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmdirSync, unlinkSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { MillraceError, UnsupportedError, UsageError } from '../errors.ts';
 import { pinBpf } from '../native/index.ts';
 import { currentOwner, livenessOf, type Owner, ownerToken, parseOwnerToken } from '../system/index.ts';
@@ -29,12 +29,16 @@ export function folderOf(instance: string): string {
   return join(parentFolder(), checkInstance(instance));
 }
 
-/** Mounts the BPF file system where it is not. */
+/**
+ * Mounts the BPF file system where it is not. Under a lock: a second one on top would hide the pins
+ * of whoever was a moment earlier.
+ */
 function ensureBpfFilesystem(): void {
   const mounts = readFileSync('/proc/self/mounts', 'utf8');
   if (mounts.split('\n').some((line) => line.split(' ')[1] === mountPoint && line.split(' ')[2] === 'bpf')) return;
+  const unlessMounted = `grep -q ' ${mountPoint} bpf ' /proc/self/mounts || mount -t bpf bpf ${mountPoint}`;
   try {
-    execFileSync('mount', ['-t', 'bpf', 'bpf', mountPoint], { stdio: 'pipe' });
+    execFileSync('flock', [dirname(mountPoint), 'sh', '-c', unlessMounted], { stdio: 'pipe' });
   } catch (error) {
     throw new UnsupportedError(
       `there is no BPF file system at ${mountPoint}; try as root: mount -t bpf bpf ${mountPoint}`,
