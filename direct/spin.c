@@ -4,8 +4,8 @@
 
 #include <sched.h>
 
-static const int64_t assumed_wait_ns = 2000000, max_wait_ns = 2000000, worthwhile_ns = 200000, spare_ns = 50000,
-                     max_spin_ns = 50000, long_yield_ns = 1000000, first_back_off_ns = 500000000,
+static const int64_t assumed_wait_ns = 2000000, max_wait_ns = 2000000, worthwhile_ns = 1000000, spare_ns = 50000,
+                     max_spin_ns = 300000, long_yield_ns = 1000000, first_back_off_ns = 500000000,
                      longest_back_off_ns = 8000000000;
 enum { SHARE = 8, LONG_YIELDS = 3 };
 
