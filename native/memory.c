@@ -106,15 +106,17 @@ static void *place_for(size_t size) {
   return room + (HUGE_BYTES - (uintptr_t)room % HUGE_BYTES) % HUGE_BYTES;
 }
 
-// Returns [number, ArrayBuffer], or -errno.
+// Returns [number, ArrayBuffer], or -errno. The ArrayBuffer shows `view` bytes, from the first one.
 static napi_value map(napi_env env, napi_callback_info info) {
-  napi_value argv[5], buffer, result;
+  napi_value argv[6], buffer, result;
   int32_t fd, protection, flags;
-  size_t offset, size;
-  if (!mr_args(env, info, 5, argv) || !mr_int(env, argv[0], &fd) || !mr_size(env, argv[1], &offset) ||
-      !mr_size(env, argv[2], &size) || !mr_int(env, argv[3], &protection) || !mr_int(env, argv[4], &flags)) {
+  size_t offset, size, view;
+  if (!mr_args(env, info, 6, argv) || !mr_int(env, argv[0], &fd) || !mr_size(env, argv[1], &offset) ||
+      !mr_size(env, argv[2], &size) || !mr_int(env, argv[3], &protection) || !mr_int(env, argv[4], &flags) ||
+      !mr_size(env, argv[5], &view)) {
     return NULL;
   }
+  if (view > size) return mr_return(env, -EINVAL);
   struct mr_state *state = mr_state(env);
   int32_t id = free_slot(state);
   struct mr_mapping *mapping = calloc(1, sizeof(*mapping));
@@ -129,7 +131,7 @@ static napi_value map(napi_env env, napi_callback_info info) {
     return mr_return(env, -error);
   }
   *mapping = (struct mr_mapping){.addr = addr, .size = size, .is_in_table = true, .has_buffer = true};
-  if (napi_create_external_arraybuffer(env, addr, size, buffer_gone, mapping, &buffer) != napi_ok) {
+  if (napi_create_external_arraybuffer(env, addr, view, buffer_gone, mapping, &buffer) != napi_ok) {
     munmap(addr, size);
     free(mapping);
     return mr_return(env, -ENOMEM);

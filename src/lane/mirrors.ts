@@ -1,7 +1,7 @@
 // The arenas that a lane has mapped, and the slots in them that it mirrors to peers.
 
 import { type DirectStream, MirroredSlot, type Session } from '../channel/index.ts';
-import { arenaBytes, MappedArena, type MirrorOrder } from '../direct/arena/index.ts';
+import { arenaBytes, MappedArena, type MirrorOrder, RINGS_OFFSET } from '../direct/arena/index.ts';
 import type { EventLoop, Watched } from '../loop/index.ts';
 import { EventFd, Fd, pollEvents, SharedMemory } from '../native/index.ts';
 import type { FromLane } from './messages.ts';
@@ -99,7 +99,9 @@ export class Mirrors implements Disposable {
       const file = undo.use(Fd.adopt(memoryFd));
       const own = undo.use(EventFd.adopt(doorbellFd));
       const other = undo.use(EventFd.adopt(programDoorbellFd));
-      const memory = undo.use(SharedMemory.open(file, { sizeBytes: arenaBytes(ringBytes) }));
+      // Its words: the bytes of its rings are only copied.
+      const sizes = { sizeBytes: arenaBytes(ringBytes), viewBytes: RINGS_OFFSET };
+      const memory = undo.use(SharedMemory.open(file, sizes));
       const mapped = new MappedArena(memory, ringBytes, 1, { own, other });
       const token = loop.watch(mapped.doorbellFd, pollEvents.in | pollEvents.edge, rung);
       this.#arenas.set(arena, new LaneArena(mapped, token));

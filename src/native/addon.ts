@@ -20,6 +20,7 @@ interface MemoryCalls {
     sizeBytes: number,
     protection: number,
     flags: number,
+    viewBytes: number,
   ): [id: number, buffer: ArrayBuffer] | number;
   adviseHuge(id: number, offset: number, length: number, isNow: 0 | 1): number;
   unmap(id: number, buffer: ArrayBuffer): void;

@@ -44,6 +44,12 @@ export interface OpenMemoryOptions {
    * SIGBUS, so this is only for memory of parties that could kill it anyway.
    */
   readonly trusted?: boolean;
+  /**
+   * `buffer` shows so much, from the first byte; the rest is for `copyMemory` and the like. V8
+   * counts what buffers show as memory of its own, and collects all garbage whenever that has grown
+   * by some ten MiB. Default: all of it.
+   */
+  readonly viewBytes?: number;
 }
 
 // A mapping whose SharedMemory was collected without close(): free its number. Views that live on
@@ -53,7 +59,7 @@ const forgotten = new FinalizationRegistry<number>((id) => addon.forgetMapping(i
 /**
  * A mapping and the descriptor behind it.
  *
- * `buffer` is the whole of it; make what views you like. `close()` detaches the buffer, so that
+ * `buffer` is the whole of it, unless `viewBytes` says otherwise; make what views you like. `close()` detaches the buffer, so that
  * every view made from it has length 0 from then on, and unmaps. Other threads and processes that
  * mapped the same descriptor keep theirs.
  *
@@ -63,7 +69,7 @@ const forgotten = new FinalizationRegistry<number>((id) => addon.forgetMapping(i
 export class SharedMemory implements Disposable {
   readonly buffer: ArrayBuffer;
   readonly sizeBytes: number;
-  /** Its whole words, for `copyMemory`; of length 0 once closed. */
+  /** The whole words of `buffer`, for `copyMemory`; of length 0 once closed. */
   readonly words: Int32Array;
   readonly #file: Fd;
   #id: number;
@@ -79,7 +85,7 @@ export class SharedMemory implements Disposable {
     using undo = new DisposableStack();
     const file = undo.use(new Fd(check(addon.memfdCreate(name, sizeBytes, flags), 'memfd_create', what)));
     const isAdvised = hugePages === 'transparent';
-    const memory = undo.use(new SharedMemory(file, 0, sizeBytes, populate && !isAdvised, false));
+    const memory = undo.use(new SharedMemory(file, { sizeBytes, populate: populate && !isAdvised }));
     if (isAdvised) {
       addon.adviseHuge(memory.id, 0, sizeBytes, 0);
       // Only now: what was touched before keeps its small pages.
@@ -94,7 +100,7 @@ export class SharedMemory implements Disposable {
     using undo = new DisposableStack();
     undo.use(file);
     const available = check(addon.memorySize(file.fd), 'fstat');
-    const { offset = 0, sizeBytes = available - offset, populate = false, trusted = false, readOnly = false } = options;
+    const { offset = 0, sizeBytes = available - offset, trusted = false } = options;
     checkSize(sizeBytes);
     // Checked first, so that what is measured cannot get smaller afterwards.
     const seals = addon.seals(file.fd);
@@ -107,17 +113,18 @@ export class SharedMemory implements Disposable {
     if (!Number.isSafeInteger(offset) || offset < 0 || offset + sizeBytes > available) {
       throw new UsageError(`map ${sizeBytes} bytes at ${offset}: the memory has ${available}`);
     }
-    const memory = new SharedMemory(file, offset, sizeBytes, populate, readOnly);
+    const memory = new SharedMemory(file, { ...options, sizeBytes });
     undo.move();
     return memory;
   }
 
-  private constructor(file: Fd, offset: number, sizeBytes: number, populate: boolean, readOnly: boolean) {
+  private constructor(file: Fd, options: OpenMemoryOptions & { readonly sizeBytes: number }) {
+    const { offset = 0, sizeBytes, viewBytes = sizeBytes, populate = false, readOnly = false } = options;
     const protection = readOnly ? PROT_READ : PROT_READ | PROT_WRITE;
-    const mapped = addon.map(file.fd, offset, sizeBytes, protection, populate ? MAP_POPULATE : 0);
+    const mapped = addon.map(file.fd, offset, sizeBytes, protection, populate ? MAP_POPULATE : 0, viewBytes);
     [this.#id, this.buffer] = checkValue(mapped, 'mmap', `${sizeBytes} bytes`);
     this.sizeBytes = sizeBytes;
-    this.words = new Int32Array(this.buffer, 0, sizeBytes >>> 2);
+    this.words = new Int32Array(this.buffer, 0, viewBytes >>> 2);
     this.#file = file;
     forgotten.register(this, this.#id, this);
   }

@@ -98,7 +98,7 @@ function mapped(
   sizeBytes: number,
   protection: number,
 ): { readonly id: number; readonly buffer: ArrayBuffer } {
-  const [id, buffer] = checkValue(addon.map(fd, offset, sizeBytes, protection, 0), 'mmap', 'a ring buffer');
+  const [id, buffer] = checkValue(addon.map(fd, offset, sizeBytes, protection, 0, sizeBytes), 'mmap', 'a ring buffer');
   return { id, buffer };
 }
 
