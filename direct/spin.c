@@ -5,15 +5,14 @@
 #include <sched.h>
 
 static const int64_t assumed_wait_ns = 2000000, max_wait_ns = 2000000, worthwhile_ns = 1000000, spare_ns = 50000,
-                     max_spin_ns = 300000, long_yield_ns = 1000000, first_back_off_ns = 500000000,
-                     longest_back_off_ns = 8000000000;
-enum { SHARE = 8, LONG_YIELDS = 3 };
+                     max_spin_ns = 300000, long_yield_ns = 1000000, first_back_off_ns = 5000000,
+                     longest_back_off_ns = 1280000000, forget_back_off_ns = 10000000;
+enum { SHARE = 8 };
 
 struct policy {
   int64_t average_ns; // plus one, so that 0 says "not known yet"
   int64_t since_ns;   // when this wait began; 0 between waits
   int64_t back_off_until_ns, back_off_ns;
-  int long_yields;
 };
 
 static __thread struct policy policy;
@@ -43,11 +42,9 @@ void mr_spun(void) {
     __builtin_ia32_pause();
   sched_yield();
   const int64_t after = mr_now_ns();
-  policy.long_yields = after - before < long_yield_ns ? 0 : policy.long_yields + 1;
-  if (policy.long_yields < LONG_YIELDS) return;
-  policy.long_yields = 0;
+  if (after - before < long_yield_ns) return;
   const int64_t longer = policy.back_off_ns * 2;
-  const bool is_first = after - policy.back_off_until_ns > longest_back_off_ns || policy.back_off_ns == 0;
+  const bool is_first = after - policy.back_off_until_ns >= forget_back_off_ns || policy.back_off_ns == 0;
   policy.back_off_ns = is_first ? first_back_off_ns : longer < longest_back_off_ns ? longer : longest_back_off_ns;
   policy.back_off_until_ns = after + policy.back_off_ns;
 }

@@ -65,10 +65,10 @@ export class FlowFromProgram {
   stops(): boolean {
     const words = this.#words;
     if (this.isOver || !this.hasBegun) return false;
-    const high = words.load(from + 1) & ~SEEN_HIGH;
+    const high = words.glance(from + 1) & ~SEEN_HIGH;
     // Before its reader has noticed, the program ends it so.
     const isRetracted = high === (this.#fromHigh | RETRACTED_HIGH);
-    if (words.load(from) !== this.#fromLow || (high !== this.#fromHigh && !isRetracted)) this.isBroken = true;
+    if (words.glance(from) !== this.#fromLow || (high !== this.#fromHigh && !isRetracted)) this.isBroken = true;
     else if (isRetracted || words.isSet(until)) this.isOver = true;
     return this.isOver;
   }
@@ -90,7 +90,7 @@ export class FlowFromProgram {
   take(to: SharedMemory, toOffset: number, sizeBytes: number): void {
     const words = this.#words;
     // After `written`, see `available`. The program moves it only when all bytes were taken.
-    const offset = (this.#taken - words.load(base)) & (this.#ringBytes - 1);
+    const offset = (this.#taken - words.glance(base)) & (this.#ringBytes - 1);
     const first = Math.min(sizeBytes, this.#ringBytes - offset);
     const { memory } = words.arena;
     copyMemory(to, toOffset, memory, words.ringOffset + offset, first);

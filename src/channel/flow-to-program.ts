@@ -50,8 +50,8 @@ export class FlowToProgram {
     const before = this.#said;
     // `read` last: it is final once the program has taken the rest back or is gone. Partner:
     // mr_stop_in_lane in direct/resume.c.
-    if (words.load(looks) === 1) this.#said |= mirrorWords.looks;
-    if (words.load(isGone) !== 0) this.#said |= mirrorWords.gone;
+    if (words.glance(looks) === 1) this.#said |= mirrorWords.looks;
+    if (words.glance(isGone) !== 0) this.#said |= mirrorWords.gone;
     if (!this.#isOver && (this.#said & mirrorWords.stop) === 0 && words.isSet(until)) this.#stop();
     if (this.hasBegun && !this.#isUnwanted && (this.#said & mirrorWords.seen) === 0) this.#lookAtFrom();
     if ((this.#said & mirrorWords.seen) !== 0) {
@@ -63,7 +63,7 @@ export class FlowToProgram {
 
   #lookAtFrom(): void {
     // Partner: mr_advance_in_lane and mr_stop_in_lane in direct/resume.c, which set one of the two.
-    const high = this.#words.load(from + 1);
+    const high = this.#words.glance(from + 1);
     if (high < 0) {
       this.#said |= mirrorWords.seen;
     } else if ((high & RETRACTED_HIGH) !== 0) {
@@ -74,7 +74,7 @@ export class FlowToProgram {
 
   #stop(): void {
     // Only the reader may have decided it: we have not.
-    if (this.#words.load(until + 1) >= 0) {
+    if (this.#words.glance(until + 1) >= 0) {
       this.isBroken = true;
       return;
     }
@@ -132,9 +132,9 @@ export class FlowToProgram {
     this.#base = start;
     this.#read = start;
     this.#told = start;
-    words.store(base, start);
-    words.store(written, start);
-    words.store(read, start);
+    words.prepare(base, start);
+    words.prepare(written, start);
+    words.prepare(read, start);
     // Partner: the load of `from` in mr_advance_in_lane, which sees the three words before.
     this.#isUnwanted = !words.exchange64(from, 0, 0, lowOf(position), highOf(position));
     words.changed();
@@ -158,7 +158,7 @@ export class FlowToProgram {
       // An empty ring starts over at its beginning, so that few cache lines are used. The program
       // loads it after `written`.
       this.#base = this.#written;
-      words.store(base, this.#base);
+      words.prepare(base, this.#base);
     }
     const start = (this.#written - this.#base) & (this.#ringBytes - 1);
     const first = Math.min(sizeBytes, this.#ringBytes - start);

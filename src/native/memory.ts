@@ -59,9 +59,9 @@ const forgotten = new FinalizationRegistry<number>((id) => addon.forgetMapping(i
 /**
  * A mapping and the descriptor behind it.
  *
- * `buffer` is the whole of it, unless `viewBytes` says otherwise; make what views you like. `close()` detaches the buffer, so that
- * every view made from it has length 0 from then on, and unmaps. Other threads and processes that
- * mapped the same descriptor keep theirs.
+ * `buffer` is the whole of it, unless `viewBytes` says otherwise; make what views you like.
+ * `close()` detaches the buffer, so that every view made from it has length 0 from then on, and
+ * unmaps. Other threads and processes that mapped the same descriptor keep theirs.
  *
  * The buffer is an ordinary ArrayBuffer, because a SharedArrayBuffer cannot be detached. `Atomics`
  * work on it all the same (see atomics.ts).

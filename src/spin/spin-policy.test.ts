@@ -34,11 +34,6 @@ function wait(policy: SpinPolicy, waits: number, waitNs: number, startNs = 1e9):
   return nowNs;
 }
 
-/** Others have the processor for so long, so many times in a row. */
-function yieldTo(policy: SpinPolicy, times: number, takenNs: number, nowNs: number): void {
-  for (let count = 0; count < times; count++) policy.yielded(takenNs, nowNs);
-}
-
 describe('a spin policy with a fixed time', () => {
   test('spins for so long and no longer', () => {
     const policy = new SpinPolicy(tunings.lane, 20_000);
@@ -74,36 +69,36 @@ describe('a lane', () => {
 
   test('spins for a while and then sleeps, however soon things come', () => {
     const policy = new SpinPolicy(tunings.lane);
-    const nowNs = wait(policy, 40, 10_000);
+    const nowNs = wait(policy, 40, 200_000);
     assert.equal(policy.maySpin(nowNs), true);
-    assert.equal(policy.maySpin(nowNs + 49_999), true);
-    assert.equal(policy.maySpin(nowNs + 50_000), false);
+    assert.equal(policy.maySpin(nowNs + 299_999), true);
+    assert.equal(policy.maySpin(nowNs + 300_000), false);
   });
 
-  test('goes on spinning where others have the processor now and then', () => {
+  test('sleeps for a short time where others have the processor now and then', () => {
     const policy = new SpinPolicy(tunings.lane);
-    const nowNs = wait(policy, 40, 50_000);
+    let nowNs = wait(policy, 40, 50_000);
     for (let round = 0; round < 100; round++) {
-      yieldTo(policy, 2, 4_000_000, nowNs);
-      yieldTo(policy, 1, 300_000, nowNs);
+      policy.yielded(300_000, nowNs);
+      assert.equal(policy.maySpin(nowNs), true);
+      policy.yielded(4_000_000, nowNs);
+      assert.equal(policy.maySpin(nowNs + 5e6 - 1), false);
+      policy.found(nowNs + 5e6 - 1);
+      nowNs = wait(policy, 400, 50_000, nowNs + 5e6);
     }
-    assert.equal(policy.maySpin(nowNs), true);
   });
 
   test('backs off where others keep the processor, for longer each time', () => {
     const policy = new SpinPolicy(tunings.lane);
     let nowNs = wait(policy, 40, 50_000);
-    for (const backOffNs of [5e8, 1e9, 2e9, 4e9, 8e9, 8e9]) {
-      yieldTo(policy, 3, 4_000_000, nowNs);
+    for (const backOffMs of [5, 10, 20, 40, 80, 160, 320, 640, 1280, 1280]) {
+      const backOffNs = backOffMs * 1e6;
+      policy.yielded(4_000_000, nowNs);
       assert.equal(policy.maySpin(nowNs + backOffNs - 1), false);
       policy.found(nowNs + backOffNs - 1);
       nowNs = wait(policy, 40, 50_000, nowNs + backOffNs);
       assert.equal(policy.maySpin(nowNs), true);
     }
-    // It was quiet for longer than the last back-off.
-    nowNs = wait(policy, 40, 50_000, nowNs + 1e10);
-    yieldTo(policy, 3, 4_000_000, nowNs);
-    assert.equal(policy.maySpin(nowNs + 5e8), true);
   });
 });
 

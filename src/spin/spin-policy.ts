@@ -28,12 +28,8 @@ export interface SpinTuning {
    * back-off.
    */
   readonly interruptionNs: number;
-  /**
-   * A yield that takes so long was to a task that does not sleep; so many of them in a row begin a
-   * back-off.
-   */
+  /** A yield that takes so long was to a task that does not sleep. It begins a back-off. */
   readonly longYieldNs: number;
-  readonly longYields: number;
   readonly backOff: BackOffTuning;
   /** In a back-off only waits shorter than this are spun through. */
   readonly backOffSpinNs: number;
@@ -58,7 +54,6 @@ export class SpinPolicy {
   #isInterrupted = false;
   /** In a row. */
   #misses = 0;
-  #longYields = 0;
   /** Waits that are still to be slept through. */
   #sleepWaits = 0;
 
@@ -105,10 +100,7 @@ export class SpinPolicy {
 
   /** The thread yielded the processor between two spins, and others had it for so long. */
   yielded(takenNs: number, nowNs: number): void {
-    this.#longYields = takenNs < this.#tuning.longYieldNs ? 0 : this.#longYields + 1;
-    if (this.#longYields < this.#tuning.longYields) return;
-    this.#longYields = 0;
-    this.#backOff.begin(nowNs);
+    if (takenNs >= this.#tuning.longYieldNs) this.#backOff.begin(nowNs);
   }
 
   get isWaiting(): boolean {

@@ -19,7 +19,6 @@ const remoting: SpinTuning = {
   maxSpinNs: 100 * US,
   interruptionNs: 500 * US,
   longYieldNs: Number.POSITIVE_INFINITY,
-  longYields: 1,
   backOff: { firstNs: 5 * MS, longestNs: 20 * MS, forgetNs: 40 * MS },
   backOffSpinNs: 10 * US,
   maxMisses: 6,
@@ -28,21 +27,20 @@ const remoting: SpinTuning = {
 /**
  * A lane waits for programs that may need its processor, so it yields between two spins: a program
  * that waits for the processor runs at once, and the lane then finds all that it did together.
- * Yielding to a task that never sleeps costs milliseconds, so after three such yields in a row the
- * lane sleeps for a time instead; a single one may have been the hypervisor.
+ * Yielding to a task that never sleeps costs milliseconds, so after such a yield the lane sleeps
+ * for a time instead. That is short at first: it may have been a task that is done, and of our own.
  */
 const lane: SpinTuning = {
   assumedWaitNs: 2 * MS,
   maxWaitNs: 2 * MS,
   share: 1 / 8,
   wakeNs: 0,
-  worthwhileNs: 1000 * US,
+  worthwhileNs: MS,
   spareNs: 50 * US,
   maxSpinNs: 300 * US,
   interruptionNs: Number.POSITIVE_INFINITY,
   longYieldNs: MS,
-  longYields: 3,
-  backOff: { firstNs: SECOND / 2, longestNs: 8 * SECOND },
+  backOff: { firstNs: 5 * MS, longestNs: 1280 * MS, forgetNs: 10 * MS },
   backOffSpinNs: 0,
   maxMisses: 0,
 };
