@@ -67,6 +67,16 @@ export class DirectStream implements RecordWriting, Resumable, StreamEndsEvents 
     return this.#id;
   }
 
+  /** Otherwise it only waits for the peer to end it as well. */
+  get hasSlot(): boolean {
+    return this.#slot !== undefined;
+  }
+
+  /** The program has ended, and the rest of its ring is being sent. */
+  get isEnding(): boolean {
+    return this.#isEnding;
+  }
+
   /** This side opens it. */
   open(id: number): void {
     this.#id = id;

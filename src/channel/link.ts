@@ -155,6 +155,13 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     return this.#streams.count;
   }
 
+  /** Streams of connections: without direct ones that have left their slots. */
+  get connectionCount(): number {
+    let count = 0;
+    for (const stream of this.#streams) if (!stream.isDirect || stream.hasSlot) count++;
+    return count;
+  }
+
   get counters(): { recordsIn: number; recordsOut: number; bytesIn: number; bytesOut: number } {
     const [from, to] = [this.#reader, this.#writer];
     return { recordsIn: from.records, recordsOut: to.records, bytesIn: from.bytes, bytesOut: to.bytes };

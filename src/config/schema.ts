@@ -226,7 +226,10 @@ export const configSchema = z.strictObject(
     direct: direct.prefault({}),
     api: api.prefault({}),
     log: log.prefault({}),
-    drainSeconds: field.seconds(0, 3600).default(10).describe('how long open connections may go on after SIGTERM'),
+    drainSeconds: field
+      .seconds(0, 3600)
+      .default(10)
+      .describe('how long carried connections may go on after SIGTERM; direct ones go back to TCP at once'),
     socketBufferBytes: field
       .size({ least: 4 * KiB, most: GiB })
       .prefault('2MiB')

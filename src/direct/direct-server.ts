@@ -116,7 +116,20 @@ export class DirectServer implements Disposable {
     this.#settle();
   }
 
-  /** Programs are not told: their connections go on through their rings. */
+  /**
+   * Connections between hosts go back to TCP at once, and no others are promoted. Those within the
+   * host go on through their rings.
+   */
+  drain(): void {
+    if (this.#undo.disposed) return;
+    // Programs that have just closed a connection, or ended, may have left the rest of their rings
+    // to the lanes.
+    this.#attend();
+    this.#promotions.leavePeers();
+    this.close();
+  }
+
+  /** Programs hear that the daemon has ended, and find the next one by themselves. */
   close(): void {
     this.#undo.dispose();
   }

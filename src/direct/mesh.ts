@@ -17,6 +17,7 @@ export interface MirrorLanes {
   /** The lane of a link. */
   laneOf(link: number): number;
   tell(lane: number, order: MirrorOrder): void;
+  tellAll(order: MirrorOrder): void;
   /** Resolves when all lanes have heard what they were told before. */
   settled(): Promise<void>;
 }

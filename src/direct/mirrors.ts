@@ -45,6 +45,11 @@ export class Mirrors {
     if (shared !== undefined) this.#lanes.tell(shared.lane, { kind: 'unmirror', arena: arena.id, slot, isEnded });
   }
 
+  /** All programs go back to TCP. What those that have ended had written is still sent. */
+  leaveAll(): void {
+    this.#lanes.tellAll({ kind: 'unmirrorAll' });
+  }
+
   /** The lane does not touch it any more, which it says of each slot that was left. */
   unmirrored(arena: number, slot: number): void {
     const shared = this.#shared.get(arena);

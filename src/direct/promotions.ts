@@ -138,6 +138,11 @@ export class Promotions implements Disposable {
     else this.#mirrors?.unmirrored(news.arena, news.slot);
   }
 
+  /** Connections with programs of other hosts go back to TCP. */
+  leavePeers(): void {
+    this.#mirrors?.leaveAll();
+  }
+
   close(): void {
     this.#sockets.close();
     this.#arenas.close();

@@ -129,6 +129,7 @@ export class Lane implements Disposable {
       case 'mirror':
       case 'unmirror':
       case 'arenaGone':
+      case 'unmirrorAll':
         this.mirrors.hear(message);
         break;
       case 'break':
@@ -237,9 +238,9 @@ export class Lane implements Disposable {
     return this.#context.pool.borrowedCount * this.#context.pool.bufferBytes;
   }
 
-  get streamCount(): number {
+  get connectionCount(): number {
     let count = 0;
-    for (const session of this.#sessions) count += streamsOf(session);
+    for (const { link } of this.#sessions) count += link?.connectionCount ?? 0;
     return count;
   }
 

@@ -162,3 +162,36 @@ test('an arena that is gone loses its streams, answers what was left, and is unm
   await joined.assertNothingIsLeft();
   assert.ok(known > before);
 });
+
+test('when all are to leave, programs are told at once', async () => {
+  await using joined = await Joined.up();
+  using left = new Host(joined, 0, 3);
+  using right = new Host(joined, 1, 63);
+  left.introduce(1);
+  right.introduce(2);
+  await promote(joined, [left, right], [3, 63]);
+  left.hear({ kind: 'unmirrorAll' });
+  await joined.until('both are told', () => [left, right].every(({ program }) => program.isLost));
+  left.hear({ kind: 'unmirror', arena: 1, slot: 3, isEnded: false });
+  assert.deepEqual(left.told, [{ kind: 'unmirrored', arena: 1, slot: 3 }]);
+  await joined.assertNothingIsLeft();
+});
+
+test('when all are to leave, what a program that has ended had written still arrives', async () => {
+  await using joined = await Joined.up();
+  using left = new Host(joined, 0, 3);
+  using right = new Host(joined, 1, 63);
+  left.introduce(1);
+  right.introduce(2);
+  await promote(joined, [left, right], [3, 63]);
+  left.program.write(RING_BYTES);
+  left.hear({ kind: 'unmirror', arena: 1, slot: 3, isEnded: true });
+  left.hear({ kind: 'unmirrorAll' });
+  await joined.until('all has come', () => {
+    right.program.step();
+    right.program.read(RING_BYTES);
+    return right.program.inEnd === 1000 + RING_BYTES;
+  });
+  assert.equal(right.program.received, RING_BYTES);
+  await joined.assertNothingIsLeft();
+});

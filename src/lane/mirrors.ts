@@ -52,6 +52,9 @@ export class Mirrors implements Disposable {
       case 'unmirror':
         this.#unmirror(message);
         break;
+      case 'unmirrorAll':
+        this.#unmirrorAll();
+        break;
       default:
         this.#close(message.arena);
     }
@@ -137,6 +140,12 @@ export class Mirrors implements Disposable {
     };
     if (stream === undefined) done();
     else stream.unmirror(isEnded, done);
+  }
+
+  #unmirrorAll(): void {
+    for (const { streams } of this.#arenas.values()) {
+      for (const stream of streams.values()) if (!stream.isEnding) stream.lose();
+    }
   }
 
   #close(id: number): void {

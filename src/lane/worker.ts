@@ -61,7 +61,7 @@ function start(): void {
     const { user, system } = process.threadCpuUsage();
     const report = lane.report({
       index: settings.index,
-      connections: lane.streamCount,
+      connections: lane.connectionCount,
       turns: laneLoop.turns,
       sleeps: laneLoop.sleeps,
       heldBytes: lane.heldBytes,

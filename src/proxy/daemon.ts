@@ -180,17 +180,18 @@ export class ProxyDaemon implements AsyncDisposable {
   }
 
   /**
-   * New connections go by plain TCP; carried ones may end by themselves for `drainSeconds`, or
-   * until the signal.
+   * New connections go by plain TCP, and direct ones go back there; carried ones may end by
+   * themselves for `drainSeconds`, or until the signal.
    */
   async drain(signal?: AbortSignal): Promise<void> {
     const { node, instance, drainSeconds } = this.#config;
-    const { readiness, steering, listeners, lanes } = this.#parts;
+    const { readiness, steering, listeners, lanes, direct } = this.#parts;
     readiness.end();
     publishDaemon({ what: 'draining', node, instance, detail: '' });
     steering.stopServing();
     // Programs on the peers' hosts use plain TCP from now on, too.
     listeners.withdraw();
+    direct?.drain();
     const endMs = performance.now() + drainSeconds * 1000;
     while (performance.now() < endMs && signal?.aborted !== true) {
       const reports = await lanes.reports();

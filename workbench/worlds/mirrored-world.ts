@@ -7,7 +7,7 @@ import { directEnvironment, directLibrary } from '../../src/direct/launch/index.
 import { Lab } from '../../src/lab/index.ts';
 import { removeInstance } from '../../src/steering/index.ts';
 import { directSocketPath } from '../../src/system/index.ts';
-import { DaemonProcess, daemonSettings } from './daemon-process.ts';
+import { DaemonProcess, daemonSettings, type Settings } from './daemon-process.ts';
 import { temporaryRunDir } from './lab-runs.ts';
 import { instanceOf } from './pinned-instance.ts';
 import type { Name, Wire } from './proxy-world.ts';
@@ -22,6 +22,8 @@ interface MirroredOptions {
   readonly ringBytes?: number;
   /** Connections between the hosts are carried, where they are not left alone. Default: false. */
   readonly isCarrying?: boolean;
+  /** Of both daemons' config, besides or in place of the others. */
+  readonly settings?: Settings;
   /** Also in place of what loads the library. */
   readonly env?: NodeJS.ProcessEnv;
 }
@@ -73,13 +75,20 @@ export class MirroredWorld extends World {
 
   /** Also in place of one that is gone. */
   async startDaemon(name: Name): Promise<void> {
-    const { wire = 'shm', ringBytes, isCarrying = false } = this.#options;
+    this.#daemons[name] = await DaemonProcess.start(this.lab.host(name), this.#folder.path, this.settingsOf(name));
+  }
+
+  /** The config of a daemon. */
+  settingsOf(name: Name): Settings {
+    const { wire = 'shm', ringBytes, isCarrying = false, settings } = this.#options;
     const [host, peer] = name === 'a' ? [this.lab.host('a'), this.b] : [this.lab.host('b'), this.a];
-    const folder = this.#folder.path;
-    const settings = daemonSettings({ host, peers: [peer], folder, devices: [`soft-${wire}`] });
-    const rules = isCarrying ? {} : { rules: [] };
-    const more = { ...rules, drainSeconds: 1, ...(ringBytes !== undefined && { direct: { ringBytes } }) };
-    this.#daemons[name] = await DaemonProcess.start(host, folder, { ...settings, ...more });
+    return {
+      ...daemonSettings({ host, peers: [peer], folder: this.#folder.path, devices: [`soft-${wire}`] }),
+      ...(!isCarrying && { rules: [] }),
+      drainSeconds: 1,
+      ...(ringBytes !== undefined && { direct: { ringBytes } }),
+      ...settings,
+    };
   }
 
   daemon(name: Name): DaemonProcess {

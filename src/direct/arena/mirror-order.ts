@@ -29,4 +29,6 @@ export type MirrorOrder =
   /** The program has left the slot; or, `isEnded`, it has ended without. */
   | { readonly kind: 'unmirror'; readonly arena: number; readonly slot: number; readonly isEnded: boolean }
   /** It is unmapped, and its descriptors are closed. */
-  | { readonly kind: 'arenaGone'; readonly arena: number };
+  | { readonly kind: 'arenaGone'; readonly arena: number }
+  /** The daemon stops: all programs go on by TCP, but for what is sent of those that have ended. */
+  | { readonly kind: 'unmirrorAll' };
