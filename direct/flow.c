@@ -209,7 +209,7 @@ void mr_stop_out(struct mr_connection *connection) {
   if (connection->out_mode == MR_TCP) connection->out_mode = MR_TCP_ONLY;
   mr_advance_out(connection);
   if (connection->out_mode != MR_RING) return;
-  if (connection->has_lane) return mr_resume_out(connection, 0);
+  if (connection->has_lane) return mr_resume_out(connection, MR_RESUME_BOTH);
   uint64_t from = atomic_load(&flow->from);
   // A reader that has not noticed would take bytes on TCP for those that are in the ring.
   if ((from & MR_SEEN) == 0 && atomic_compare_exchange_strong(&flow->from, &from, from | MR_RETRACTED)) {

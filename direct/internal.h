@@ -247,6 +247,8 @@ void mr_broken(struct mr_connection *connection);
 // resume.c
 enum mr_outcome { MR_TAKEN, MR_NOTHING, MR_ENDED, MR_FAILED };
 void mr_advance_in_lane(struct mr_connection *connection);
+void mr_give_back(struct mr_connection *connection);
+void mr_look_aside(struct mr_connection *connection); // without in_lock
 bool mr_has_closed(struct mr_connection *connection); // with out_lock
 void mr_resume_out(struct mr_connection *connection, uint64_t flags);
 enum mr_outcome mr_look(struct mr_connection *connection, int fd); // with in_lock

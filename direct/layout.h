@@ -120,6 +120,7 @@ struct mr_resume {
 
 enum mr_resume_flags {
   MR_RESUME_CLOSED = 1, // the writer has closed the connection: it does not read any more
+  MR_RESUME_BOTH = 2,   // it does not read its ring any more either: the other way goes by TCP, too
 };
 
 _Static_assert(sizeof(struct mr_message) == 32, "a message has 32 bytes");

@@ -86,6 +86,8 @@ static void resumed(struct mr_connection *connection, const struct mr_resume *he
   connection->in_skip = connection->in_end - position;
   connection->is_resumed = true;
   if (header != NULL && (header->flags & MR_RESUME_CLOSED) != 0) atomic_store(&connection->has_peer_ended, 1);
+  // As our lane would say, sooner or later.
+  if (header != NULL && (header->flags & MR_RESUME_BOTH) != 0) mr_give_back(connection);
   mr_advance_in_lane(connection);
 }
 
@@ -176,9 +178,14 @@ void mr_stop_in_lane(struct mr_connection *connection, int fd) {
 
 // Writing
 
-// Whether the other program has closed the connection, as its lane or its header says.
-bool mr_has_closed(struct mr_connection *connection) {
-  if (atomic_load(&connection->out->is_gone) != 0) return true;
+// Nobody reads the ring any more: the next call, or wait, goes back to TCP.
+void mr_give_back(struct mr_connection *connection) {
+  uint64_t none = 0;
+  atomic_compare_exchange_strong(&connection->out->until, &none, 1 | MR_TAKEN_BACK);
+}
+
+// Who only writes finds a header as well: it may say that nobody reads the ring any more.
+void mr_look_aside(struct mr_connection *connection) {
   const int saved = errno;
   if (mr_acquire(&connection->in_lock)) {
     mr_advance_in_lane(connection);
@@ -186,12 +193,20 @@ bool mr_has_closed(struct mr_connection *connection) {
     mr_release(&connection->in_lock);
   }
   errno = saved;
+}
+
+// Whether the other program has closed the connection, as its lane or its header says.
+bool mr_has_closed(struct mr_connection *connection) {
+  if (atomic_load(&connection->out->is_gone) != 0) return true;
+  mr_look_aside(connection);
   return atomic_load(&connection->has_peer_ended) != 0;
 }
 
 void mr_resume_out(struct mr_connection *connection, uint64_t flags) {
   struct mr_flow *flow = connection->out;
   uint64_t from = atomic_load(&flow->from), none = 0;
+  // The other program need not wait until its own daemon has found out.
+  if (atomic_load(&connection->in->is_lost) != 0) flags |= MR_RESUME_BOTH;
   while ((from & (MR_SEEN | MR_RETRACTED)) == 0 &&
          !atomic_compare_exchange_weak(&flow->from, &from, from | MR_RETRACTED)) {
   }
@@ -215,9 +230,8 @@ void mr_resume_out(struct mr_connection *connection, uint64_t flags) {
 // know it, too.
 void mr_lose(struct mr_connection *connection) {
   if (atomic_load(&connection->state) != MR_DIRECT) return;
-  uint64_t none = 0;
   atomic_store(&connection->in->is_lost, 1);
-  atomic_compare_exchange_strong(&connection->out->until, &none, 1 | MR_TAKEN_BACK);
+  mr_give_back(connection);
   atomic_store(&connection->kernel_news, 1);
   mr_members_ready(connection);
 }

@@ -317,6 +317,7 @@ ssize_t mr_transmit(struct mr_connection *connection, int fd, const struct msghd
       if (has_room) continue;
       if (done < total) mr_check_peer(connection, fd);
       if (atomic_load(&connection->has_peer_ended) != 0 && done < total) continue;
+      if (done < total && connection->has_lane) mr_look_aside(connection);
     } else {
       mr_release(&connection->out_lock);
       if (mr_flush(connection, fd, false)) continue;

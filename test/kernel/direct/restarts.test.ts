@@ -31,14 +31,25 @@ describe('connections that stay open', { concurrency: false }, () => {
     await world.listening(Number(PORT));
     const words = [...nicely, program, 'call', world.b.ipv4, PORT, String(CONNECTIONS)];
     client = undo.use(RunningProgram.start(world.a, 'nice', words, { isWritable: true }));
-    await direct(CONNECTIONS);
+    await allDirect();
   });
   after(() => undo.disposeAsync());
 
-  async function direct(count: number, names: readonly ('a' | 'b')[] = ['a', 'b']): Promise<void> {
+  /** All connections are direct, and bytes have come through both rings of each. */
+  async function allDirect(): Promise<void> {
+    for (const name of ['a', 'b'] as const) {
+      await eventually(`the connections of ${name} are direct`, async () => {
+        const all = await world.daemon(name).connections();
+        const used = all.filter(({ mode, bytesIn, bytesOut }) => mode === 'direct' && bytesIn && bytesOut);
+        return used.length === CONNECTIONS;
+      });
+    }
+  }
+
+  async function noneDirect(...names: readonly ('a' | 'b')[]): Promise<void> {
     for (const name of names) {
-      await eventually(`${count} connections of ${name} are direct`, async () => {
-        return (await world.daemon(name).status()).direct.mirrored === count;
+      await eventually(`no connection of ${name} is direct`, async () => {
+        return (await world.daemon(name).status()).direct.mirrored === 0;
       });
     }
   }
@@ -47,19 +58,19 @@ describe('connections that stay open', { concurrency: false }, () => {
     const daemon = world.daemon('a');
     await daemon.stop();
     assert.equal(daemon.exitCode, 0);
-    await direct(0, ['b']);
+    await noneDirect('b');
     await world.startDaemon('a');
-    await direct(CONNECTIONS);
+    await allDirect();
   });
 
   test('a daemon is killed, and the next one has them again', async () => {
     await world.daemon('b').kill();
-    await direct(0, ['a']);
+    await noneDirect('a');
     await world.startDaemon('b');
-    await direct(CONNECTIONS);
+    await allDirect();
   });
 
-  test('a reload changes nothing for them', async () => {
+  test('a reload changes nothing for them, unless their peer leaves and comes back', async () => {
     const daemon = world.daemon('a');
     const { promoted } = (await daemon.status()).direct;
     const reload = async (changed: object): Promise<readonly string[]> => {
@@ -69,8 +80,13 @@ describe('connections that stay open', { concurrency: false }, () => {
     const lines = await reload({ direct: { enabled: false, ringBytes: 65_536 } });
     assert.deepEqual(lines, ['nothing changed', 'needs a restart: direct']);
     await reload({ drainSeconds: 10, rules: ['connect to 192.0.2.1'] });
-    await direct(CONNECTIONS);
+    await allDirect();
     assert.equal((await daemon.status()).direct.promoted, promoted);
+    // The other daemon hears of it later: the programs tell each other.
+    await reload({ peers: [] });
+    await noneDirect('a', 'b');
+    await reload({});
+    await allDirect();
   });
 
   test('every byte of theirs was right', async () => {
