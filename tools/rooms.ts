@@ -118,7 +118,11 @@ export const rooms: readonly Room[] = [
     'lab hosts with daemons, etcd and programs in them',
     'src/native src/system src/status src/server src/steering src/lab src/direct src/direct/launch',
   ),
-  room('workbench/soak', 'hours of faults in minutes', 'src/tls src/steering src/lab workbench/worlds'),
+  room(
+    'workbench/soak',
+    'hours of faults in minutes',
+    'src/system src/tls src/steering src/lab src/direct/launch workbench/worlds',
+  ),
   room(
     'workbench/bench',
     'rows, rounds, reports',

@@ -11,10 +11,12 @@ interface Options {
   readonly seconds: number;
   readonly connections: number;
   readonly wire?: Wire;
+  readonly direct?: boolean;
   readonly json?: boolean;
 }
 
 const allWires: readonly Wire[] = ['shm', 'roce', 'tcp'];
+const directWires: readonly Wire[] = ['shm', 'tcp'];
 const MOST_SEED = 4_294_967_295;
 const SHOWN_FAILURES = 20;
 
@@ -24,6 +26,7 @@ daemon may hold a stream, a descriptor or a byte more than before. The same seed
 
 Examples:
   millrace soak --seconds 30
+  millrace soak --direct
   millrace soak --wire roce --seed 4711 --json`;
 
 export const addSoak: AddCommand = (program, { world, finish }) => {
@@ -36,23 +39,25 @@ export const addSoak: AddCommand = (program, { world, finish }) => {
     .addOption(
       new Option('--wire <wire>', 'run on this wire only (default: all, one after the other)').choices(allWires),
     )
+    .option('--direct', 'connections are direct, and no fault may break one; programs are paused and killed as well')
     .option('--json', 'print the report as one JSON document')
     .addHelpText('after', about)
     .action((options: Options) => finish(() => runSoak(options, world)));
 };
 
 async function runSoak(options: Options, world: World): Promise<ExitCode> {
-  const { seconds, connections, wire } = options;
+  const { seconds, connections, wire, direct: isDirect = false } = options;
   const seed = options.seed ?? Math.floor(Math.random() * MOST_SEED);
   const paint = painter(world.stderr, world.env);
   const say = (text: string): void => void world.stderr.write(`${text}\n`);
-  const wires = wire === undefined ? allWires : [wire];
+  const wires = wire !== undefined ? [wire] : isDirect ? directWires : allWires;
   say(paint('bold', `${connections} connections for ${seconds} s over ${wires.join(', ')}; seed ${seed}`));
   const report = await soak({
     seed,
     seconds,
     connections: connections + (connections % 2),
     wires,
+    isDirect,
     signal: world.signal,
     onPhase: (next) => say(paint('bold', `wire ${next}`)),
     onFault: (fault) => say(`  ${faultText(fault)}`),
@@ -71,7 +76,7 @@ function faultText({ kind, host, startMs, endMs }: Fault): string {
 }
 
 function phaseLines(phase: PhaseReport): readonly string[] {
-  const { wire, seconds, faults, traffic, daemons, carried, recoveries, failures } = phase;
+  const { wire, seconds, faults, traffic, daemons, carried, promoted, recoveries, failures } = phase;
   const rows = [...behaviours, 'unknown' as const].map((behaviour) => {
     const { exact, reset, wrong, stuck, failed, bytes } = traffic[behaviour];
     return [behaviour, ...[exact, reset, wrong, stuck + failed].map(String), bytesText(bytes)];
@@ -87,7 +92,7 @@ function phaseLines(phase: PhaseReport): readonly string[] {
   ]);
   const heldHeader = ['left at the end', 'streams', 'slots', 'held', 'fds before / after', 'memory before / after'];
   return [
-    `${wire}: ${faults.length} faults in ${seconds.toFixed(0)} s; the last daemons carried ${carried} connections and recovered ${recoveries} times`,
+    `${wire}: ${faults.length} faults in ${seconds.toFixed(0)} s; the last daemons carried ${carried} connections, promoted ${promoted} ends and recovered ${recoveries} times`,
     '',
     ...table(header, rows, ['left', 'right', 'right', 'right', 'right', 'right']),
     '',

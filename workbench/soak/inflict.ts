@@ -18,15 +18,20 @@ export async function inflict(
 
 type Action = (world: SoakWorld, planned: PlannedFault, signal: AbortSignal) => Promise<void>;
 
-const pause: Action = async (world, { host, durationMs }, signal) => {
-  const daemon = world.daemon(host);
-  daemon.signal('SIGSTOP');
+async function pauseFor(
+  who: { signal(name: NodeJS.Signals): void },
+  durationMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  who.signal('SIGSTOP');
   try {
     await rest(durationMs, undefined, { signal });
   } finally {
-    daemon.signal('SIGCONT');
+    who.signal('SIGCONT');
   }
-};
+}
+
+const pause: Action = (world, { host, durationMs }, signal) => pauseFor(world.daemon(host), durationMs, signal);
 
 const actions: Readonly<Record<PlannedFault['kind'], Action>> = {
   'wire cut': async (world, { host, durationMs }, signal) => {
@@ -51,6 +56,13 @@ const actions: Readonly<Record<PlannedFault['kind'], Action>> = {
     const code = await world.stopDaemon(host);
     if (code !== 0) world.log.unexpected.push(`daemon ${host} ended with status ${code} on SIGTERM`);
     await world.startDaemon(host);
+  },
+  'control cut': (world, { host }) => world.cutControl(host),
+  'program paused': async (world, { host, durationMs }, signal) => {
+    for (const program of world.programs(host)) await pauseFor(program, durationMs, signal);
+  },
+  'program killed': async (world, { host }) => {
+    await world.victims?.kill(host);
   },
   'etcd restarted': async (world, { durationMs }, signal) => {
     await world.etcd.stop();

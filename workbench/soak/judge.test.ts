@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Outcome } from './conversation.ts';
-import { complaint } from './judge.ts';
+import { complaint, directComplaint } from './judge.ts';
 import type { Fault } from './plan.ts';
 
 const killed: Fault = { kind: 'daemon killed', host: 'a', startMs: 10_000, endMs: 12_000, metMs: 13_000 };
@@ -38,6 +38,17 @@ describe('the judge', () => {
     const long = { ...cut, endMs: 19_000, metMs: 19_000 };
     assert.equal(complaint(outcome({ endMs: 20_000 }), [long], bounds), null);
     assert.ok(complaint(outcome({ endMs: 20_000 }), [{ ...long, kind: 'packet loss' }], bounds) !== null);
+  });
+
+  test('a direct connection must end exactly, unless a cut wire has lost what its other end reset', () => {
+    for (const ending of ['reset', 'stuck'] as const) {
+      assert.ok(directComplaint(outcome({ ending }), [killed, cut]) !== null);
+      const waits = outcome({ ending, behaviour: 'resetByServer' });
+      assert.ok(directComplaint(waits, [killed]) !== null);
+      assert.equal(directComplaint(waits, [cut]), null);
+    }
+    assert.ok(directComplaint(outcome({ ending: 'wrong', behaviour: 'abort' }), [cut]) !== null);
+    assert.equal(directComplaint(outcome({ ending: 'exact' }), []), null);
   });
 
   test('a reset while a daemon is dead is right, and so is what ends exactly', () => {

@@ -3,11 +3,13 @@
 
 import { setTimeout as rest } from 'node:timers/promises';
 import { MillraceError } from '../../src/errors.ts';
+import type { Outcome } from './conversation.ts';
 import { inflict } from './inflict.ts';
-import { type Bounds, complaint, mayReset } from './judge.ts';
+import { type Bounds, complaint, directComplaint, mayReset } from './judge.ts';
 import type { Fault, HostName, PlannedFault } from './plan.ts';
 import { Traffic } from './traffic.ts';
 import { addTotals, newTotals, type TrafficTotals } from './traffic-protocol.ts';
+import { Victims } from './victims.ts';
 import { leaks, type Vitals, vitalsOf } from './vitals.ts';
 import { channelSettings, type SoakWorld } from './world.ts';
 
@@ -36,12 +38,16 @@ export interface PhaseReport {
   readonly daemons: readonly { readonly before: Vitals; readonly after: Vitals }[];
   /** Counted by the last daemons; the counts of earlier ones are lost. */
   readonly carried: number;
+  readonly promoted: number;
   readonly recoveries: number;
   /** Empty when everything held. */
   readonly failures: readonly string[];
 }
 
 const PORT = 7400;
+const VICTIM_PORT = 7401;
+/** Of so many connections, programs that are killed keep one more at each host. */
+const VICTIM_SHARE = 20;
 const LOOK_MS = 100;
 /** How long the daemons may take to connect, and to free what they hold, on a busy machine. */
 const PATIENCE_MS = 60_000;
@@ -63,40 +69,55 @@ export async function runPhase(world: SoakWorld, options: PhaseOptions): Promise
   world.devices = [`soft-${wire}`];
   world.deviceFaults = wire === 'roce' ? { seed, drop: LOSS } : undefined;
   const traffic = await Promise.all(names.map(async (name) => undo.use(await startTraffic(world, name, options))));
+  world.traffic = traffic;
+  if (world.isDirect) world.victims = undo.use(await Victims.begin(names, (name) => startVictim(world, name, options)));
   await Promise.all(names.map((name) => world.startDaemon(name)));
   const { isTrue: haveSettled, vitals: before } = await vitalsWhen(world, hasSettled(), signal);
   if (!haveSettled)
     throw new MillraceError('MILLRACE_ERR_FAILED', 'start a phase: the daemons do not connect and come to rest');
 
   for (const each of traffic) each.start();
+  world.victims?.start();
   const { faults, failures } = await breakThings(world, options);
+  await world.victims?.[Symbol.asyncDispose]();
   await Promise.all(traffic.map((each) => each.stop()));
   const totals = newTotals();
   for (const each of traffic) addTotals(totals, await each.totals());
   const after = await untilQuiet(world, before, signal);
 
   const outcomes = traffic.flatMap((each) => each.outcomes);
-  const complaints = outcomes.map((outcome) => complaint(outcome, faults, bounds));
-  failures.push(...complaints.filter((text) => text !== null));
+  const judge = (one: Outcome): string | null =>
+    world.isDirect ? directComplaint(one, faults) : complaint(one, faults, bounds);
+  const complaints = outcomes.map(judge);
+  failures.push(...complaints.filter((text) => text !== null), ...(world.victims?.complaints ?? []));
   const daemons = before.map((one) => ({ before: one, after: after.find(({ host }) => host === one.host) ?? one }));
   for (const { before: old, after: now } of daemons) failures.push(...leaks(old, now));
   const carried = after.reduce((sum, vitals) => sum + vitals.carried, 0);
-  if (carried === 0) failures.push('nothing was carried after the last fault');
+  const promoted = after.reduce((sum, vitals) => sum + vitals.promoted, 0);
+  const [moved, how] = world.isDirect ? [promoted, 'direct'] : [carried, 'carried'];
+  if (moved === 0) failures.push(`nothing was ${how} after the last fault`);
   await stopDaemons(world, failures);
   const recoveries = after.reduce((sum, vitals) => sum + vitals.recoveries, 0);
   const seconds = (Date.now() - startMs) / 1000;
-  return { wire, seed, seconds, faults, traffic: totals, daemons, carried, recoveries, failures };
+  return { wire, seed, seconds, faults, traffic: totals, daemons, carried, promoted, recoveries, failures };
 }
 
 function startTraffic(world: SoakWorld, name: HostName, { connections, seed }: PhaseOptions): Promise<Traffic> {
   const { ipv4, ipv6 } = world.host(world.peerOf(name));
   const own = seed + names.indexOf(name);
-  return Traffic.start(world.host(name), {
+  return Traffic.start(world.programHost(name), {
     port: PORT,
     targets: [ipv4, ipv6],
     connections: connections / 2,
     seed: own,
   });
+}
+
+function startVictim(world: SoakWorld, name: HostName, { connections, seed }: PhaseOptions): Promise<Traffic> {
+  const { ipv4, ipv6 } = world.host(world.peerOf(name));
+  const targets = [ipv4, ipv6] as const;
+  const few = Math.ceil(connections / VICTIM_SHARE);
+  return Traffic.start(world.programHost(name), { port: VICTIM_PORT, targets, connections: few, seed: ~seed >>> 0 });
 }
 
 async function breakThings(world: SoakWorld, options: PhaseOptions): Promise<{ faults: Fault[]; failures: string[] }> {

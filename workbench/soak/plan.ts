@@ -3,22 +3,28 @@
 
 import { Random } from '../worlds/index.ts';
 
-export const faultKinds = [
+const daemonFaults = [
   'wire cut',
   'QPs killed',
   'daemon paused',
   'daemon paused long',
   'daemon killed',
   'daemon restarted',
-  'etcd restarted',
 ] as const;
 
-type FaultKind = (typeof faultKinds)[number];
+/** What breaks while connections are carried. */
+export const faultKinds = [...daemonFaults, 'etcd restarted'] as const;
+/** And while they are direct: their programs as well. */
+export const directFaultKinds = [...daemonFaults, 'control cut', 'program paused', 'program killed'] as const;
+/** In short phases: a reset that a cut wire has lost is waited for until it counts as stuck. */
+export const quickFaultKinds = directFaultKinds.filter((kind) => kind !== 'wire cut' && kind !== 'daemon paused long');
+
+type FaultKind = (typeof faultKinds)[number] | (typeof directFaultKinds)[number];
 export type HostName = 'a' | 'b';
 
 export interface PlannedFault {
   readonly kind: FaultKind;
-  /** The host whose wire, QPs or daemon break; without meaning for etcd. */
+  /** The host whose wire, QPs, daemon or program break; without meaning for etcd. */
   readonly host: HostName;
   /** How long the fault lasts, if that can be chosen. */
   readonly durationMs: number;
@@ -33,6 +39,7 @@ export interface PlannedFault {
 
 interface PlanOptions {
   readonly seed: number;
+  readonly kinds?: readonly FaultKind[];
   /** Its peer takes a daemon that pauses for longer for dead. */
   readonly deadMs: number;
   /** Longest time between two faults. */
@@ -40,10 +47,11 @@ interface PlanOptions {
 }
 
 /** An endless sequence: each round has every kind once, in an order of its own. */
-export function* planFaults({ seed, deadMs, mostRestMs }: PlanOptions): Generator<PlannedFault, never> {
+export function* planFaults(options: PlanOptions): Generator<PlannedFault, never> {
+  const { seed, kinds = faultKinds, deadMs, mostRestMs } = options;
   const random = new Random(seed);
   for (;;) {
-    for (const kind of random.shuffle(faultKinds)) {
+    for (const kind of random.shuffle(kinds)) {
       yield {
         kind,
         host: random.pick(['a', 'b']),

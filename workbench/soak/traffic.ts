@@ -53,6 +53,10 @@ export class Traffic implements AsyncDisposable {
     this.#tell('start');
   }
 
+  signal(name: NodeJS.Signals): void {
+    this.#child.kill(name);
+  }
+
   /** Resolves when the last connection that it opened is over. */
   async stop(): Promise<void> {
     this.#tell('stop');

@@ -12,8 +12,12 @@ export interface Vitals {
   readonly fds: number;
   readonly rssBytes: number;
   readonly recoveries: number;
+  /** Programs that have the library, and their slots of arenas. */
+  readonly programs: number;
+  readonly places: number;
   /** Since the daemon was started. */
   readonly carried: number;
+  readonly promoted: number;
 }
 
 /** Descriptors of a request to the control API. */
@@ -27,7 +31,7 @@ const MIB = 1024 * 1024;
 const SPARE_RSS_BYTES = 128 * MIB;
 
 export async function vitalsOf(daemon: DaemonProcess): Promise<Vitals> {
-  const { peers, lanes, memory, verdicts, pid } = await daemon.api.status();
+  const { peers, lanes, memory, verdicts, direct, pid } = await daemon.api.status();
   const links = peers.flatMap((peer) => peer.links);
   return {
     host: daemon.host.name,
@@ -38,7 +42,10 @@ export async function vitalsOf(daemon: DaemonProcess): Promise<Vitals> {
     fds: readdirSync(`/proc/${pid}/fd`).length,
     rssBytes: memory.rssBytes,
     recoveries: links.reduce((sum, link) => sum + link.recoveries, 0),
+    programs: direct.programs,
+    places: direct.connections,
     carried: verdicts.carried ?? 0,
+    promoted: direct.promoted,
   };
 }
 
@@ -49,6 +56,8 @@ export function leaks(before: Vitals, after: Vitals): readonly string[] {
   return [
     ...(after.isUp ? [] : [`daemon ${host}: its peer is not up`]),
     ...(after.connections === 0 ? [] : [`daemon ${host}: ${after.connections} streams are left`]),
+    ...(after.programs === 0 ? [] : [`daemon ${host}: ${after.programs} programs are left`]),
+    ...(after.places === 0 ? [] : [`daemon ${host}: ${after.places} direct connections are left`]),
     ...(after.slotsUsed <= SPARE_SLOTS ? [] : [`daemon ${host}: ${after.slotsUsed} slots are left in use`]),
     ...(after.heldBytes === 0 ? [] : [`daemon ${host}: ${after.heldBytes} bytes are still held`]),
     ...(after.fds <= before.fds + SPARE_FDS ? [] : [`daemon ${host}: ${after.fds} descriptors, ${before.fds} before`]),

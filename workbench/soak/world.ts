@@ -6,18 +6,29 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { directEnvironment, directLibrary } from '../../src/direct/launch/index.ts';
 import { type Host, hostIndexOf, Lab, requireTool, switchNamespaceOf } from '../../src/lab/index.ts';
 import { removeInstance } from '../../src/steering/index.ts';
+import { directSocketPath } from '../../src/system/index.ts';
 import { makeLabCertificates } from '../../src/tls/index.ts';
 import { DaemonProcess, daemonSettings, Etcd } from '../worlds/index.ts';
 import { DaemonLog } from './daemon-log.ts';
 import type { HostName } from './plan.ts';
+import type { Traffic } from './traffic.ts';
+import type { Victims } from './victims.ts';
 
 const run = promisify(execFile);
 
 /** Short, so that faults are noticed and over within a soak of seconds. */
 export const channelSettings = { heartbeatMs: 300, deadMs: 2000, recoverySeconds: 10 } as const;
 const hostNames: readonly HostName[] = ['a', 'b'];
+/** The daemon's default. */
+const CONTROL_PORT = 4790;
+
+interface SoakWorldOptions {
+  readonly signal: AbortSignal;
+  readonly isDirect: boolean;
+}
 
 type Certificates = Awaited<ReturnType<typeof makeLabCertificates>>;
 
@@ -29,12 +40,18 @@ export class SoakWorld implements AsyncDisposable {
   readonly #certificates: Certificates;
   readonly #undo: AsyncDisposableStack;
   readonly #daemons = new Map<HostName, DaemonProcess>();
+  /** Programs have the library of Direct, and nothing is carried. */
+  readonly isDirect: boolean;
   /** Of the daemons that are started from now on. */
   devices: readonly string[] = ['soft-shm'];
   /** A soft device's fault plan. */
   deviceFaults: object | undefined;
+  /** The programs that keep the connections which must hold. */
+  traffic: readonly Traffic[] = [];
+  /** Programs that may be killed. */
+  victims: Victims | undefined;
 
-  static async create(signal: AbortSignal): Promise<SoakWorld> {
+  static async create({ signal, isDirect }: SoakWorldOptions): Promise<SoakWorld> {
     await using undo = new AsyncDisposableStack();
     const folder = mkdtempSync(join(tmpdir(), 'millrace-soak-'));
     undo.defer(() => rmSync(folder, { recursive: true, force: true }));
@@ -43,10 +60,18 @@ export class SoakWorld implements AsyncDisposable {
     const certificates = await makeLabCertificates(tls);
     const lab = undo.use(await Lab.create({ hosts: [...hostNames, 'store'], signal }));
     const etcd = undo.use(await Etcd.start({ host: lab.host('store') }));
-    return new SoakWorld(lab, folder, certificates, etcd, undo.move());
+    return new SoakWorld(isDirect, lab, folder, certificates, etcd, undo.move());
   }
 
-  private constructor(lab: Lab, folder: string, certificates: Certificates, etcd: Etcd, undo: AsyncDisposableStack) {
+  private constructor(
+    isDirect: boolean,
+    lab: Lab,
+    folder: string,
+    certificates: Certificates,
+    etcd: Etcd,
+    undo: AsyncDisposableStack,
+  ) {
+    this.isDirect = isDirect;
     this.#lab = lab;
     this.#folder = folder;
     this.#certificates = certificates;
@@ -56,6 +81,20 @@ export class SoakWorld implements AsyncDisposable {
 
   host(name: HostName): Host {
     return this.#lab.host(name);
+  }
+
+  /** The same, where its programs are started. */
+  programHost(name: HostName): Host {
+    const host = this.host(name);
+    if (!this.isDirect) return host;
+    const socketPath = directSocketPath(`${this.#lab.id}-${name}`, this.#folder);
+    const env = directEnvironment(process.env, directLibrary(), socketPath);
+    // Offered early, so that connections of all behaviours are direct at some time.
+    return host.withEnv({ ...env, MILLRACE_DIRECT_AFTER: '4' });
+  }
+
+  programs(name: HostName): readonly Traffic[] {
+    return this.traffic.filter(({ host }) => host.name === name);
   }
 
   peerOf(name: HostName): HostName {
@@ -87,6 +126,7 @@ export class SoakWorld implements AsyncDisposable {
         ...(own !== undefined && { certificates: { ca, cert: own.cert, key: own.key } }),
       }),
       peers: [],
+      ...(this.isDirect && { rules: [] }),
       etcd: { endpoints: [this.etcd.endpoint], leaseSeconds: 15 },
       channel: channelSettings,
       drainSeconds: 1,
@@ -121,6 +161,12 @@ export class SoakWorld implements AsyncDisposable {
     const { record } = this.#lab;
     const port = `port${hostIndexOf(record, name) + 1}`;
     await run('ip', ['-n', switchNamespaceOf(record.id), 'link', 'set', port, state]);
+  }
+
+  /** Breaks the control connections of a host's daemon, and nothing else. */
+  async cutControl(name: HostName): Promise<void> {
+    const port = `:${CONTROL_PORT}`;
+    await this.host(name).run('ss', ['-K', 'sport', '=', port, 'or', 'dport', '=', port]);
   }
 
   /** What is still pinned of daemons that are gone. */
