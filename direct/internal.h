@@ -87,6 +87,9 @@ struct mr_connection {
   bool is_shut; // the program sends no more
   int32_t low_water;
   int64_t receive_timeout_ns, send_timeout_ns; // 0: none
+  // While the library keeps its TCP alive, what the program has set; see keepalive.c.
+  bool is_kept;
+  int keep_idle, keep_interval, keep_probes;
   // While it is direct.
   struct mr_arena_map *arena;
   uint32_t slot;
@@ -255,6 +258,12 @@ enum mr_outcome mr_look(struct mr_connection *connection, int fd); // with in_lo
 void mr_skip(struct mr_connection *connection, int fd);            // with in_lock
 void mr_stop_in_lane(struct mr_connection *connection, int fd);
 void mr_lose(struct mr_connection *connection);
+
+// keepalive.c
+void mr_keep_alive(struct mr_connection *connection, int fd);
+void mr_stop_keeping(struct mr_connection *connection, int fd);
+bool mr_is_keep_option(int level, int option);
+void mr_kept_option(struct mr_connection *connection, int level, int option, void *value, socklen_t size);
 
 // doorbell.c
 void mr_ring(struct mr_connection *connection);

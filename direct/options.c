@@ -132,7 +132,13 @@ MR_EXPORT int setsockopt(int fd, int level, int option, const void *value, sockl
                         : level == IPPROTO_TCP ? is_known_tcp_option(option)
                                                : level == IPPROTO_IP || level == IPPROTO_IPV6;
   if (!is_known) mr_demote(connection, fd, true);
+  const bool is_keep = mr_is_keep_option(level, option) && mr_is_direct(connection) && mr_acquire(&mr.lock);
+  if (is_keep) mr_stop_keeping(connection, fd);
   const int result = real.setsockopt(fd, level, option, value, size);
+  if (is_keep) {
+    if (mr_is_direct(connection)) mr_keep_alive(connection, fd);
+    mr_release(&mr.lock);
+  }
   if (result == 0 && level == SOL_SOCKET) {
     if (option == SO_RCVTIMEO) connection->receive_timeout_ns = as_ns(value, size);
     if (option == SO_SNDTIMEO) connection->send_timeout_ns = as_ns(value, size);
@@ -145,5 +151,11 @@ MR_EXPORT int setsockopt(int fd, int level, int option, const void *value, sockl
 MR_EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *size) {
   mr_ensure_resolved();
   if (unlikely(level == IPPROTO_TCP && option == 35 /* TCP_ZEROCOPY_RECEIVE */)) mr_pin(fd);
-  return real.getsockopt(fd, level, option, value, size);
+  const int result = real.getsockopt(fd, level, option, value, size);
+  if (likely(result != 0 || !mr_is_keep_option(level, option))) return result;
+  struct mr_connection *connection = mr_enter(fd);
+  if (connection == NULL) return result;
+  mr_kept_option(connection, level, option, value, *size);
+  mr_leave(connection);
+  return result;
 }

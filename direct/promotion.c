@@ -105,6 +105,7 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
   atomic_store(&connection->has_peer_ended, 0);
   atomic_store(&connection->is_broken, 0);
   atomic_store(&connection->kernel_news, 1);
+  mr_keep_alive(connection, fd);
   mr_watch_connection(connection, fd);
   mr_members_direct(connection);
   atomic_fetch_add(&mr.direct_count, 1);
@@ -117,6 +118,7 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
 
 // With the process lock: the connection is an ordinary one again.
 static void become_plain(struct mr_connection *connection, int fd) {
+  mr_stop_keeping(connection, fd);
   mr_unwatch_connection(fd);
   mr_members_kernel(connection);
   atomic_fetch_sub(&mr.direct_count, 1);
