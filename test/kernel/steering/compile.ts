@@ -21,6 +21,11 @@ export function compile(
   return build('gcc', [...flags, ...(linking === 'static' ? ['-static'] : [])], sources, linking, libraries);
 }
 
+/** The same with musl in place of glibc. */
+export function compileMusl(sources: readonly string[]): string {
+  return build('musl-gcc', flags, sources, 'musl');
+}
+
 /** The same of a BPF program; returns the object. */
 export function compileBpf(source: string): string {
   // As set-up compiles them.
