@@ -16,7 +16,8 @@ static int alarms[64];
 static int alarm_count;
 
 void mr_ring(struct mr_connection *connection) {
-  struct mr_arena_map *arena = connection->arena;
+  struct mr_arena_map *arena = atomic_load_explicit(&connection->arena, memory_order_relaxed);
+  if (unlikely(arena == NULL)) return;
   struct mr_doorbell *doorbell = &arena->shared->doorbell[1 - arena->party];
   // Sequentially consistent, as is the pair in mr_falling_asleep: there `asleep` is set and then
   // the slot is looked at; here the slot has been changed before `asleep` is looked at.

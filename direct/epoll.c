@@ -82,7 +82,8 @@ MR_EXPORT int epoll_ctl(int poller, int operation, int fd, struct epoll_event *e
   if (connection == NULL) return real.epoll_ctl(poller, operation, fd, event);
   int result;
   struct mr_set *set = mr_set_of(poller);
-  const bool is_inherited = connection->arena != NULL && connection->arena->is_inherited;
+  const struct mr_arena_map *arena = connection->arena;
+  const bool is_inherited = arena != NULL && arena->is_inherited;
   const bool is_wrong = event == NULL && operation != EPOLL_CTL_DEL;
   if (set == NULL || set->is_pinned || is_inherited || is_wrong || !mr_acquire(&mr.lock)) {
     // A set that is not known (it was passed here) is the kernel's alone.

@@ -91,7 +91,7 @@ struct mr_connection {
   bool is_kept;
   int keep_idle, keep_interval, keep_probes;
   // While it is direct.
-  struct mr_arena_map *arena;
+  _Atomic(struct mr_arena_map *) arena; // NULL: none. Another thread of a call may leave the slot
   uint32_t slot;
   uint32_t ring_mask;
   struct mr_flow *in, *out;
