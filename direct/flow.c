@@ -154,7 +154,9 @@ void mr_advance_out(struct mr_connection *connection) {
       connection->out_mode = MR_TCP_ONLY;
     }
   }
-  if (connection->has_lane && connection->out_mode == MR_TCP && atomic_load(&flow->until) != 0)
+  // The reader does not wait for the ring any more.
+  if (connection->out_mode == MR_TCP &&
+      (connection->has_lane ? atomic_load(&flow->until) != 0 : (atomic_load(&flow->from) & MR_RETRACTED) != 0))
     connection->out_mode = MR_TCP_ONLY;
   if (connection->out_mode == MR_FLUSH && connection->header_left == 0 &&
       connection->flush_position == connection->out_position)
@@ -206,7 +208,12 @@ size_t mr_put(struct mr_connection *connection, const uint8_t *from, size_t size
 
 void mr_stop_out(struct mr_connection *connection) {
   struct mr_flow *flow = connection->out;
-  if (connection->out_mode == MR_TCP) connection->out_mode = MR_TCP_ONLY;
+  if (connection->out_mode == MR_TCP) {
+    // A ring that has not begun never will: without that word the reader would wait for it.
+    uint64_t none = 0;
+    if (!connection->has_lane) atomic_compare_exchange_strong(&flow->from, &none, MR_RETRACTED | 1);
+    connection->out_mode = MR_TCP_ONLY;
+  }
   mr_advance_out(connection);
   if (connection->out_mode != MR_RING) return;
   if (connection->has_lane) return mr_resume_out(connection, MR_RESUME_BOTH);
