@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 
 #define IN_EVENTS (POLLIN | POLLRDNORM)
 #define OUT_EVENTS (POLLOUT | POLLWRNORM)
@@ -60,10 +61,13 @@ int mr_wait(struct mr_connection *connection, int fd, short events, int64_t dead
   if (!has_news(connection, events)) {
     both[0].events = socket_events(connection, events);
     struct timespec left, *timeout = NULL;
-    if (deadline_ns != 0 || alarm < 0) {
-      // Without an alarm (no descriptor was left) it looks again every millisecond.
+    // Without an alarm (no descriptor was left) it looks again every millisecond. So it does where
+    // some of the bytes that SO_RCVLOWAT wants are read already: the kernel waits for as many
+    // again.
+    const bool is_looking = alarm < 0 || (connection->low_water > 1 && connection->in_mode != MR_RING);
+    if (deadline_ns != 0 || is_looking) {
       int64_t rest = deadline_ns == 0 ? 1000000 : deadline_ns - mr_now_ns();
-      if (alarm < 0 && rest > 1000000) rest = 1000000;
+      if (is_looking && rest > 1000000) rest = 1000000;
       if (rest < 0) rest = 0;
       left = (struct timespec){.tv_sec = rest / 1000000000, .tv_nsec = rest % 1000000000};
       timeout = &left;
@@ -81,6 +85,19 @@ int mr_wait(struct mr_connection *connection, int fd, short events, int64_t dead
   mr_found();
   mr_listen();
   return result;
+}
+
+// Whether as many bytes wait as SO_RCVLOWAT wants, where some are in the ring and some on TCP. The
+// kernel knows only of its own. With in_lock.
+static bool is_enough(struct mr_connection *connection, int fd) {
+  const bool is_before = connection->in_mode == MR_TCP_LAST;
+  const bool is_after = connection->in_mode == MR_RING && atomic_load(&connection->in->until) != 0;
+  int queued = 0;
+  if (connection->low_water <= 1 || connection->has_lane || !(is_before || is_after)) return false;
+  if (real.ioctl(fd, FIONREAD, &queued) != 0) return false;
+  const uint32_t begin = (uint32_t)(is_before ? connection->in_from : connection->in_position);
+  const uint32_t in_ring = atomic_load_explicit(&connection->in->written, memory_order_acquire) - begin;
+  return (uint64_t)queued + in_ring >= (uint64_t)connection->low_water;
 }
 
 // Follows the writer back to TCP. The answer is what the socket's events do not say of the
@@ -107,6 +124,7 @@ uint32_t mr_events(struct mr_connection *connection, int fd, uint32_t wanted) {
       if (mr_readable(connection) >= (uint64_t)connection->low_water) got |= IN_EVENTS;
       asks_in = atomic_load(&connection->kernel_news) != 0;
     }
+    if (is_enough(connection, fd)) got |= IN_EVENTS;
     mr_release(&connection->in_lock);
   }
   if (mr_acquire(&connection->out_lock)) {
