@@ -12,6 +12,15 @@ MR_EXPORT int millrace_direct_state(int fd) {
   return state;
 }
 
+// Whether it is left to the kernel for good.
+MR_EXPORT int millrace_direct_is_pinned(int fd) {
+  struct mr_connection *connection = mr_begin(fd);
+  if (connection == NULL) return 0;
+  const bool is_pinned = atomic_load(&connection->pinned) != 0;
+  mr_leave(connection);
+  return is_pinned;
+}
+
 // Offers at once, and waits for up to a quarter of a second until the other end has been offered as
 // well.
 MR_EXPORT int millrace_direct_promote(int fd) {
@@ -29,7 +38,8 @@ MR_EXPORT int millrace_direct_promote(int fd) {
     mr_leave(connection);
     if (state == MR_DIRECT) return 1;
     if (is_pinned || mr_now_ns() > deadline) return 0;
-    real.poll(NULL, 0, 1);
+    struct pollfd daemon = {.fd = mr.control, .events = POLLIN};
+    real.poll(&daemon, 1, 1);
     mr_hear();
   }
 }

@@ -1,41 +1,26 @@
 // The library behaves as the kernel does: the same random sequences of calls on both ends of TCP
 // connections have the same results, however often the connections are promoted and demoted.
-//
-//   MILLRACE_FUZZ_SEQUENCES, MILLRACE_FUZZ_SEED: how many sequences, and the number of the first
+// fuzz-campaign.ts plays more of them.
 
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
-import { DirectServer } from '../../../src/direct/index.ts';
-import { directEnvironment, directLibrary } from '../../../src/direct/launch/index.ts';
 import { UnsupportedError } from '../../../src/errors.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
-import { temporaryFolder } from '../../../workbench/worlds/temporary-folder.ts';
-import { FuzzProgram } from './fuzz-program.ts';
+import { type Comparison, type Env, FuzzProgram } from './fuzz-program.ts';
+import { type FuzzWorld, kinds, oneHost } from './fuzz-worlds.ts';
 
-const count = Number(process.env.MILLRACE_FUZZ_SEQUENCES ?? 400);
-const seed = Number(process.env.MILLRACE_FUZZ_SEED ?? 1);
-/** Bytes that wait to be read are always fewer, as they are fewer than what the kernel holds. */
-const ringBytes = 128 * 1024;
-const memoryBytes = 64 * 1024 * 1024;
+const SEED = 1;
+const SEQUENCES = 400;
 const MOST_SHOWN = 3;
 const MOST_LISTED = 20;
-/**
- * Calls that keep a connection direct and open, unless MILLRACE_FUZZ_ALL is set: docs/direct.md
- * tells what differs after resets, and where a program waits for something else.
- */
-const chosen = process.env.MILLRACE_FUZZ_ALL === undefined ? { MILLRACE_FUZZ_EMULATED: '1' } : {};
 
-type Env = Readonly<Record<string, string>>;
-const plain: Env = chosen;
-
-/** The library; without it, the test is skipped. */
-function libraryOr(skip: (reason: string) => void): string | null {
+/** A world, or null where the library is not there: then the test is skipped. */
+function worldOr(t: TestContext, make: () => FuzzWorld): FuzzWorld | null {
   try {
-    return directLibrary();
+    return make();
   } catch (error) {
     if (!(error instanceof UnsupportedError)) throw error;
-    skip(error.message);
+    t.skip(error.message);
     return null;
   }
 }
@@ -43,47 +28,29 @@ function libraryOr(skip: (reason: string) => void): string | null {
 describe('random sequences of socket calls', () => {
   const program = new FuzzProgram();
 
-  async function compare(other: Env, sequences: number): Promise<Readonly<Record<string, number>>> {
-    const [left, right] = await Promise.all([plain, other].map(async (env) => await program.run(env, seed, sequences)));
-    assert.ok(left !== undefined && right !== undefined);
-    // A run that meets too many that hang does not go on.
-    const different = [...right.lines]
-      .filter(([number, line]) => line !== left.lines.get(number))
-      .map(([number]) => number);
+  async function compare(plain: Env, other: Env): Promise<Comparison> {
+    const result = await program.compare(plain, other, SEED, SEQUENCES);
+    const { different, sequences } = result;
     const shown: string[] = [];
-    for (const number of different.slice(0, MOST_SHOWN)) {
-      shown.push((await program.difference(plain, other, number)) ?? `seed ${number}: not again when played alone`);
-    }
+    for (const seed of different.slice(0, MOST_SHOWN)) shown.push(await program.difference(plain, other, seed));
     const some = different.slice(0, MOST_LISTED).join(' ');
-    assert.equal(
-      different.length,
-      0,
-      `${different.length} of ${right.lines.size} differ: ${some}\n${shown.join('\n')}`,
-    );
-    assert.equal(right.lines.size, sequences);
-    return right.counters;
-  }
-
-  /** With all connections promoted and demoted at random. */
-  async function compareDirect(t: TestContext, env: Env, sequences: number): Promise<void> {
-    const library = libraryOr((reason) => t.skip(reason));
-    if (library === null) return;
-    using folder = temporaryFolder('fuzz');
-    const socketPath = join(folder.path, 'fuzz.direct');
-    using server = DirectServer.start({ socketPath, ringBytes, memoryBytes });
-    const counters = await compare({ ...env, ...directEnvironment({}, library, socketPath) }, sequences);
-    t.diagnostic(JSON.stringify(counters));
-    const { promoted = 0, demoted = 0, direct = 0 } = counters;
-    const isEnough = promoted > sequences / 4 && demoted > sequences / 20 && direct > sequences / 4;
-    assert.ok(isEnough, JSON.stringify(counters));
-    await eventually('nothing is left', () => server.status.connections === 0);
+    assert.equal(different.length, 0, `${different.length} of ${sequences} differ: ${some}\n${shown.join('\n')}`);
+    assert.equal(sequences, SEQUENCES);
+    return result;
   }
 
   test('plain TCP gives the same results each time', async () => {
-    await compare(plain, count);
+    await compare(kinds.emulated, kinds.emulated);
   });
 
   test('with the library they are the same as without', async (t) => {
-    await compareDirect(t, { ...chosen, MILLRACE_FUZZ_ATTENTIVE: '1' }, count);
+    using world = worldOr(t, () => oneHost(kinds.emulated));
+    if (world === null) return;
+    const { counters } = await compare(world.plain, world.direct);
+    t.diagnostic(JSON.stringify(counters));
+    const { promoted = 0, demoted = 0, direct = 0 } = counters;
+    const isEnough = promoted > SEQUENCES / 4 && demoted > SEQUENCES / 20 && direct > SEQUENCES / 4;
+    assert.ok(isEnough, JSON.stringify(counters));
+    await eventually('nothing is left', () => world.connections() === 0);
   });
 });

@@ -108,7 +108,8 @@ static bool is_taken_over(struct end *end, struct answer *answer) {
 }
 
 static void make_steering(const struct end *end, const struct order *order, struct answer *answer) {
-  static const char *const names[] = {"millrace_direct_promote", "millrace_direct_demote", "millrace_direct_state"};
+  static const char *const names[] = {"millrace_direct_promote", "millrace_direct_demote", "millrace_direct_state",
+                                      "millrace_direct_is_pinned"};
   int (*function)(int) = NULL;
   *(void **)&function = dlsym(RTLD_DEFAULT, names[order->op - OP_PROMOTE]);
   answer->result = function == NULL ? -2 : function(end->handle[order->handle]);
@@ -170,6 +171,7 @@ static void make_call(struct end *end, const struct order *order, struct answer 
   case OP_PROMOTE:
   case OP_DEMOTE:
   case OP_STATE:
+  case OP_IS_PINNED:
     make_steering(end, order, answer);
     return;
   case OP_END:

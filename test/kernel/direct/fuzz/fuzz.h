@@ -39,6 +39,7 @@ enum op {
   OP_PROMOTE,
   OP_DEMOTE,
   OP_STATE,
+  OP_IS_PINNED,
   OP_END,
 };
 

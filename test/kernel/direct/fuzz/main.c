@@ -27,6 +27,11 @@ static int driver_main(bool is_show, bool is_traced, uint64_t seed, uint64_t cou
   start_ends(&game);
   for (uint64_t i = 0; i < count && game.late + game.broken < MOST_LATE; i++) {
     play(&game, seed + i);
+    // Those that hang may not do it again when they are played alone.
+    if (!is_show && (game.is_broken || game.is_late)) {
+      fprintf(stderr, "seed %" PRIu64 ":\n", seed + i);
+      fwrite(game.log, 1, game.log_length, stderr);
+    }
     if (is_show)
       fwrite(game.log, 1, game.log_length, stdout);
     else

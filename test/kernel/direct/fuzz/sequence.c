@@ -49,8 +49,10 @@ static void trace(struct game *game, int end, const char *what, int connection, 
   if (game->is_traced) note(game, end, &answer);
 }
 
-// Both ends have to ask for it at the same time.
+// Both ends have to ask for it at the same time. One whose connection is left to the kernel never
+// does, and the other one would wait for it.
 static void promote(struct game *game, int connection) {
+  if (ask(game, 0, connection, OP_IS_PINNED) == 1 || ask(game, 1, connection, OP_IS_PINNED) == 1) return;
   for (int end = 0; end < 2; end++) {
     struct order order = {.op = OP_PROMOTE, .handle = (uint32_t)handle_of(game, end, connection)};
     tell(game, end, &order);

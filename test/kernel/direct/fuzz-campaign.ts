@@ -1,0 +1,47 @@
+// Plays random sequences of socket calls for some time, with and without the library, and counts
+// those that differ. fuzz.test.ts plays the first of the same sequences.
+//
+//   node test/kernel/direct/fuzz-campaign.ts KIND SEED SECONDS
+//
+// KIND is one of fuzz-worlds.ts. The last line says where the next campaign goes on.
+
+import { parseArgs } from 'node:util';
+import { type Env, FuzzProgram } from './fuzz-program.ts';
+import { kinds, oneHost } from './fuzz-worlds.ts';
+
+const SEQUENCES = 200;
+/** Each plays its own sequences; most of the time they wait for each other's processes. */
+const PLAYERS = 3;
+const MOST_SHOWN = 5;
+
+const { positionals } = parseArgs({ allowPositionals: true });
+const [kind = 'emulated', seed = '1', seconds = '60'] = positionals;
+const calls: Env | undefined = Object.entries(kinds).find(([name]) => name === kind)?.[1];
+if (calls === undefined) throw new Error(`no kind "${kind}": use ${Object.keys(kinds).join(' or ')}`);
+
+const program = new FuzzProgram();
+const totals: Record<string, number> = {};
+const different: number[] = [];
+let next = Number(seed);
+let sequences = 0;
+const end = performance.now() + Number(seconds) * 1000;
+
+using world = oneHost(calls);
+await Promise.all(
+  Array.from({ length: PLAYERS }, async () => {
+    while (performance.now() < end) {
+      const first = next;
+      next += SEQUENCES;
+      const result = await program.compare(world.plain, world.direct, first, SEQUENCES);
+      sequences += result.sequences;
+      different.push(...result.different);
+      for (const [name, count] of Object.entries(result.counters)) totals[name] = (totals[name] ?? 0) + count;
+    }
+  }),
+);
+for (const number of different.slice(0, MOST_SHOWN)) {
+  console.log(await program.difference(world.plain, world.direct, number));
+}
+console.log(`${different.length} of ${sequences} differ: ${different.join(' ')}`);
+console.log(`${JSON.stringify(totals)}; next seed: ${next}`);
+process.exitCode = different.length === 0 ? 0 : 1;
