@@ -150,7 +150,11 @@ void mr_advance_out(struct mr_connection *connection) {
       connection->out_mode = MR_FLUSH;
     } else if (unlikely(atomic_load_explicit(&flow->is_gone, memory_order_acquire) != 0 ||
                         atomic_load_explicit(&connection->has_peer_ended, memory_order_relaxed) != 0)) {
-      // Nobody reads any more. What TCP has to say about that it says to who writes there.
+      // Nobody reads any more, or only what has come already: that cannot be taken back. What TCP
+      // has to say about that it says to who writes there.
+      uint64_t none = 0;
+      if (!connection->has_lane && !atomic_compare_exchange_strong(&flow->until, &none, connection->out_position + 1))
+        return mr_advance_out(connection);
       connection->out_mode = MR_TCP_ONLY;
     }
   }
