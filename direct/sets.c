@@ -224,18 +224,20 @@ void mr_members_direct(struct mr_connection *connection) {
   }
 }
 
+static void make_kernel(struct mr_member *member) {
+  unlist(member);
+  member->is_direct = false;
+  member->set->direct_count--;
+  struct epoll_event event = {.events = member->events, .data.u64 = member->data};
+  // The kernel knows no way to add one that was shot already, but to be asked for nothing.
+  if (member->is_disabled) event.events &= EPOLLONESHOT | EPOLLET;
+  real.epoll_ctl(member->set->fd, EPOLL_CTL_ADD, member->fd, &event);
+}
+
 void mr_members_kernel(struct mr_connection *connection) {
   struct mr_member *member = mr_local_of(connection)->members;
-  for (; member != NULL; member = member->next_of_connection) {
-    if (!member->is_direct) continue;
-    unlist(member);
-    member->is_direct = false;
-    member->set->direct_count--;
-    struct epoll_event event = {.events = member->events, .data.u64 = member->data};
-    // The kernel knows no way to add one that was shot already, but to be asked for nothing.
-    if (member->is_disabled) event.events &= EPOLLONESHOT | EPOLLET;
-    real.epoll_ctl(member->set->fd, EPOLL_CTL_ADD, member->fd, &event);
-  }
+  for (; member != NULL; member = member->next_of_connection)
+    if (member->is_direct) make_kernel(member);
 }
 
 // `fd` is closed; -1: all descriptors of the connection.
@@ -267,6 +269,13 @@ int mr_take_ready(struct mr_set *set, struct epoll_event *events, int most) {
   while (member != &set->ready && count < most) {
     struct mr_member *next = member->next_ready;
     const bool is_last = member == last;
+    // A child has taken it back to TCP.
+    if (unlikely(atomic_load(&member->connection->state) == MR_PLAIN)) {
+      make_kernel(member);
+      if (is_last) break;
+      member = next;
+      continue;
+    }
     const uint32_t got = mr_events(member->connection, member->fd, member->events) &
                          (member->events | EPOLLERR | EPOLLHUP) & ~(uint32_t)(EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE);
     unlist(member);
