@@ -73,13 +73,19 @@ MR_EXPORT ssize_t recvfrom(int fd, void *buffer, size_t size, int flags, struct 
   return end(connection, fd, result);
 }
 
+// 0 as well where the kernel refuses the vector.
+static size_t total_of(const struct iovec *vector, int count) {
+  size_t total = 0;
+  for (int i = 0; i < count && count <= 1024; i++)
+    total += vector[i].iov_len;
+  return total;
+}
+
 MR_EXPORT ssize_t readv(int fd, const struct iovec *vector, int count) {
   struct mr_connection *connection = mr_begin(fd);
   if (connection == NULL) return real.readv(fd, vector, count);
-  size_t size = 0;
-  for (int i = 0; i < count && count <= 1024; i++)
-    size += vector[i].iov_len;
-  if (!mr_is_direct(connection) || size == 0) return end(connection, fd, real.readv(fd, vector, count));
+  if (!mr_is_direct(connection) || total_of(vector, count) == 0)
+    return end(connection, fd, real.readv(fd, vector, count));
   struct msghdr message = {.msg_iov = (struct iovec *)vector, .msg_iovlen = count};
   return end(connection, fd, mr_receive(connection, fd, &message, 0));
 }
@@ -102,13 +108,20 @@ MR_EXPORT int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int
     const int result = real.recvmmsg(fd, messages, count, flags, timeout);
     return (int)end(connection, fd, result);
   }
-  ssize_t got = 0;
-  while (done < count) {
+  // Of all that read, this one tells an error before the bytes that have come.
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) errno = error;
+  ssize_t got = error == 0 ? 0 : -1;
+  while (got >= 0 && done < count) {
     const bool is_later = done > 0 && (flags & MSG_WAITFORONE) != 0;
     got = mr_receive(connection, fd, &messages[done].msg_hdr, is_later ? once | MSG_DONTWAIT : once);
     if (got < 0) break;
     messages[done++].msg_len = (unsigned int)got;
   }
+  // The next call tells it.
+  if (done > 0 && got < 0 && errno != EAGAIN && mr_is_direct(connection)) connection->pending_error = errno;
   return (int)end(connection, fd, done > 0 ? (ssize_t)done : got);
 }
 
@@ -139,7 +152,8 @@ MR_EXPORT ssize_t sendto(int fd, const void *buffer, size_t size, int flags, con
 MR_EXPORT ssize_t writev(int fd, const struct iovec *vector, int count) {
   struct mr_connection *connection = mr_begin(fd);
   if (connection == NULL) return real.writev(fd, vector, count);
-  if (!mr_is_direct(connection) || count <= 0 || count > 1024)
+  // Without bytes it does nothing, while sendmsg would tell of an end.
+  if (!mr_is_direct(connection) || total_of(vector, count) == 0)
     return end(connection, fd, real.writev(fd, vector, count));
   const struct msghdr message = {.msg_iov = (struct iovec *)vector, .msg_iovlen = count};
   return end(connection, fd, mr_transmit(connection, fd, &message, 0));

@@ -152,10 +152,18 @@ MR_EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *
   mr_ensure_resolved();
   if (unlikely(level == IPPROTO_TCP && option == 35 /* TCP_ZEROCOPY_RECEIVE */)) mr_pin(fd);
   const int result = real.getsockopt(fd, level, option, value, size);
-  if (likely(result != 0 || !mr_is_keep_option(level, option))) return result;
+  const bool is_error =
+      result == 0 && level == SOL_SOCKET && option == SO_ERROR && *size >= sizeof(int) && *(int *)value == 0;
+  if (likely(result != 0 || (!is_error && !mr_is_keep_option(level, option)))) return result;
   struct mr_connection *connection = mr_enter(fd);
   if (connection == NULL) return result;
-  mr_kept_option(connection, level, option, value, *size);
+  if (is_error) {
+    // One that the kernel has told to the library, and the program does not know yet.
+    *(int *)value = connection->pending_error;
+    connection->pending_error = 0;
+  } else {
+    mr_kept_option(connection, level, option, value, *size);
+  }
   mr_leave(connection);
   return result;
 }

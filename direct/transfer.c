@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #ifndef MSG_FASTOPEN
@@ -55,8 +56,23 @@ static ssize_t failed(size_t done, int error) {
 
 // Receiving
 
-// The ring is empty: whether the socket has an end or an error. With in_lock.
-static int ask_socket(struct mr_connection *connection, int fd, int *error) {
+// The kernel tells an error once. After bytes were taken it is left for the next call, as the
+// kernel does.
+static bool has_error(int fd) {
+  struct pollfd socket = {.fd = fd};
+  return real.poll(&socket, 1, 0) > 0 && (socket.revents & POLLERR) != 0;
+}
+
+static enum mr_outcome ask_rest(int fd) {
+  int unread = 0;
+  if (real.ioctl(fd, FIONREAD, &unread) == 0 && unread > 0) return MR_TAKEN;
+  struct pollfd socket = {.fd = fd, .events = POLLRDHUP};
+  return real.poll(&socket, 1, 0) > 0 ? MR_ENDED : MR_NOTHING;
+}
+
+// The ring is empty: whether the socket has an end or an error. With in_lock. `is_later`: the call
+// has taken bytes.
+static int ask_socket(struct mr_connection *connection, int fd, bool is_later, int *error) {
   char byte;
   if (connection->pending_error != 0) {
     *error = connection->pending_error;
@@ -71,7 +87,7 @@ static int ask_socket(struct mr_connection *connection, int fd, int *error) {
     return MR_FAILED;
   }
   atomic_store(&connection->kernel_news, 0);
-  const ssize_t got = real.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t got = is_later && has_error(fd) ? 0 : real.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return MR_NOTHING;
   atomic_store(&connection->kernel_news, 1);
   if (got < 0) {
@@ -180,7 +196,7 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
       if (got > 0 || (total == 0 && mr_readable(connection) > 0)) {
         outcome = MR_TAKEN;
       } else if (!is_waiting || atomic_load(&connection->kernel_news) != 0) {
-        outcome = ask_socket(connection, fd, &error);
+        outcome = ask_socket(connection, fd, done > 0, &error);
       }
       if (got > 0 && is_peek) got += peek_beyond(connection, fd, message, (size_t)got, flags);
     } else if (mode == MR_SKIP) {
@@ -190,6 +206,8 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
       outcome = MR_FAILED;
       error = connection->pending_error;
       connection->pending_error = 0;
+    } else if (done > 0 && !is_peek && (outcome = ask_rest(fd)) != MR_TAKEN) {
+      got = 0;
     } else {
       message->msg_controllen = control_bytes;
       got = take_socket(connection, fd, message, is_peek ? 0 : done, flags);
@@ -218,6 +236,8 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
       continue;
     }
     const int waited = mr_wait(connection, fd, POLLIN, deadline);
+    // A read of no bytes waits for the first one, and says 0 where that has not come either.
+    if (total == 0 && waited <= 0) return 0;
     if (waited == 0) return failed(done, EAGAIN);
     if (waited > 0 || (deadline == 0 && done == 0 && mr_restarts())) continue;
     return failed(done, EINTR);
@@ -279,6 +299,12 @@ ssize_t mr_transmit(struct mr_connection *connection, int fd, const struct msghd
   if (unlikely(connection->wants_fin)) {
     if ((flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
     return failed(0, EPIPE);
+  }
+  if (unlikely(connection->pending_error != 0)) {
+    const int error = connection->pending_error;
+    connection->pending_error = 0;
+    if (error == EPIPE && (flags & MSG_NOSIGNAL) == 0) raise(SIGPIPE);
+    return failed(0, error);
   }
   if (is_for_tcp(message, flags)) {
     mr_demote(connection, fd, true);
