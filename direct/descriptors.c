@@ -102,6 +102,7 @@ MR_EXPORT int shutdown(int fd, int how) {
   // The FIN follows the bytes that are still on their way to TCP.
   const int result = is_direct && connection->wants_fin ? 0 : real.shutdown(fd, how);
   if (result == 0 && how != SHUT_RD) connection->is_shut = true;
+  if (result == 0 && how != SHUT_WR) connection->is_read_shut = true;
   // Who sends to an end that is shut both ways has the kernel's own answer. After SHUT_RD alone
   // Linux still delivers.
   if (is_direct && how == SHUT_RDWR) atomic_store(&connection->in->is_gone, 1);

@@ -8,6 +8,8 @@
 #include "internal.h"
 #include "real.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -160,6 +162,15 @@ void mr_renumber_alarm(int fd, int moved) {
   mr_release(&alarm_lock);
 }
 
+// After SHUT_RD the socket says that the other end has sent its FIN, whether it has or not.
+bool mr_has_fin(struct mr_connection *connection, int fd) {
+  if (likely(!connection->is_read_shut)) return true;
+  struct tcp_info info = {0};
+  socklen_t size = sizeof(info);
+  if (real.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
+  return info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1 && info.tcpi_state != TCP_FIN_WAIT2;
+}
+
 // The other end's FIN says that it has ended, unless it has said that it only sends no more.
 void mr_check_peer(struct mr_connection *connection, int fd) {
   // Once it is plain again, the slot is none of its business.
@@ -169,6 +180,7 @@ void mr_check_peer(struct mr_connection *connection, int fd) {
   const int count = real.poll(&socket, 1, 0);
   errno = saved;
   if (count <= 0 || (socket.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0) return;
+  if ((socket.revents & POLLERR) == 0 && !mr_has_fin(connection, fd)) return;
   // Through a lane, only a reset says so by itself: an end may come before what was sent before it.
   if (connection->has_lane) {
     const bool is_reset = (socket.revents & POLLERR) != 0 || ((socket.revents & POLLHUP) != 0 && !connection->is_shut);

@@ -84,7 +84,8 @@ struct mr_connection {
   // What the program has set.
   bool is_listening;
   bool is_nonblocking;
-  bool is_shut; // the program sends no more
+  bool is_shut;      // the program sends no more
+  bool is_read_shut; // the program has said that it reads no more; what comes is read all the same
   int32_t low_water;
   int64_t receive_timeout_ns, send_timeout_ns; // 0: none
   // While the library keeps its TCP alive, what the program has set; see keepalive.c.
@@ -267,6 +268,7 @@ void mr_kept_option(struct mr_connection *connection, int level, int option, voi
 
 // doorbell.c
 void mr_ring(struct mr_connection *connection);
+bool mr_has_fin(struct mr_connection *connection, int fd); // the socket says that there is an end
 void mr_check_peer(struct mr_connection *connection, int fd);
 int mr_watcher(void); // the epoll of this process, or -1
 void mr_watch_control(void);

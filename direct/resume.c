@@ -116,7 +116,7 @@ enum mr_outcome mr_look(struct mr_connection *connection, int fd) {
   const ssize_t got = real.recv(fd, &header, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return MR_NOTHING;
   atomic_store(&connection->kernel_news, 1);
-  if (got == 0) return end_without_header(connection);
+  if (got == 0) return mr_has_fin(connection, fd) ? end_without_header(connection) : MR_ENDED;
   if (got < 0) {
     connection->pending_error = errno;
     connection->is_reset_told = true;

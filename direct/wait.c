@@ -36,7 +36,7 @@ static short socket_events(struct mr_connection *connection, short events) {
     wanted |= POLLOUT;
   // A FIN of somebody who only sends no more stays readable; to wait for it again would be to spin.
   if ((events & POLLOUT) != 0 && connection->out_mode == MR_RING && !connection->has_lane &&
-      atomic_load(&connection->in->is_shut) == 0)
+      !connection->is_read_shut && atomic_load(&connection->in->is_shut) == 0)
     wanted |= POLLRDHUP;
   return wanted;
 }
