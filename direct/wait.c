@@ -109,7 +109,8 @@ static uint32_t look(struct mr_connection *connection, int fd) {
   if (connection->in_mode == MR_SKIP) mr_skip(connection, fd);
   const bool is_elsewhere = connection->in_mode == MR_RING || connection->in_mode == MR_SKIP;
   if (!is_elsewhere || outcome == MR_ENDED || outcome == MR_FAILED) return 0;
-  return IN_EVENTS | POLLRDHUP | POLLHUP;
+  // After the header the end on TCP is the program's own, whatever of the ring is not read yet.
+  return connection->is_resumed ? IN_EVENTS : IN_EVENTS | POLLRDHUP | POLLHUP;
 }
 
 // The events of poll and epoll that hold now. `wanted` tells whether room matters.
@@ -132,7 +133,7 @@ uint32_t mr_events(struct mr_connection *connection, int fd, uint32_t wanted) {
     if (connection->out_mode == MR_RING) {
       asks_out = false;
       const uint64_t enough = ((uint64_t)connection->ring_mask + 1) / 4;
-      if ((wanted & POLLOUT) != 0 && mr_room(connection) < enough) {
+      if ((wanted & OUT_EVENTS) != 0 && mr_room(connection) < enough) {
         atomic_store(&connection->out->wants_room, 1);
         if (mr_room(connection) >= enough) got |= OUT_EVENTS;
       } else {
@@ -143,7 +144,7 @@ uint32_t mr_events(struct mr_connection *connection, int fd, uint32_t wanted) {
     if (connection->out_mode == MR_FLUSH) asks_out = mr_flush(connection, fd, false);
   }
   if (atomic_load(&connection->is_broken) != 0) return POLLERR | POLLHUP | IN_EVENTS | OUT_EVENTS;
-  if (!asks_in && (!asks_out || (wanted & POLLOUT) == 0)) return got;
+  if (!asks_in && (!asks_out || (wanted & OUT_EVENTS) == 0)) return got;
   atomic_store(&connection->kernel_news, 0);
   struct pollfd socket = {.fd = fd, .events = (short)(IN_EVENTS | POLLRDHUP | POLLPRI | (asks_out ? OUT_EVENTS : 0))};
   if (real.poll(&socket, 1, 0) <= 0) return got;
