@@ -156,7 +156,12 @@ void mr_stop_in_lane(struct mr_connection *connection, int fd) {
     }
     if (is_first && connection->in_mode < MR_RING) connection->in_mode = MR_TCP_ONLY;
     uint64_t none = 0;
-    if (connection->in_mode == MR_RING) {
+    if (connection->in_mode == MR_RING && connection->is_resumed) {
+      // The writer was first: TCP has the rest of the ring already.
+      connection->in_skip -= connection->in_end - connection->in_position;
+      connection->in_end = connection->in_position;
+      mr_advance_in_lane(connection);
+    } else if (connection->in_mode == MR_RING) {
       connection->wants_back = true;
       atomic_compare_exchange_strong(&flow->until, &none, (connection->in_position + 1) | MR_TAKEN_BACK);
     }
