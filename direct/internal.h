@@ -257,6 +257,7 @@ bool mr_has_closed(struct mr_connection *connection); // with out_lock
 void mr_resume_out(struct mr_connection *connection, uint64_t flags);
 enum mr_outcome mr_look(struct mr_connection *connection, int fd); // with in_lock
 void mr_skip(struct mr_connection *connection, int fd);            // with in_lock
+void mr_leave_ring(struct mr_connection *connection);              // with in_lock
 void mr_stop_in_lane(struct mr_connection *connection, int fd);
 void mr_lose(struct mr_connection *connection);
 

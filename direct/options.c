@@ -25,8 +25,12 @@ static uint64_t unread(struct mr_connection *connection, uint64_t queued) {
   if (connection->has_lane && connection->in_mode == MR_RING && !connection->is_resumed) queued = 0;
   if (connection->has_lane && connection->in_skip > 0)
     queued = queued > connection->in_skip ? queued - connection->in_skip : 0;
-  if (connection->in_mode == MR_TCP_LAST)
+  if (connection->in_mode == MR_TCP_LAST) {
+    const uint64_t before = connection->in_from - connection->in_position;
     count = atomic_load_explicit(&connection->in->written, memory_order_acquire) - (uint32_t)connection->in_from;
+    // More than the bytes before the ring: the writer has retracted, and they are all on TCP.
+    if (connection->has_lane && queued > before) count = before + count > queued ? before + count - queued : 0;
+  }
   mr_release(&connection->in_lock);
   return queued + count;
 }

@@ -141,6 +141,13 @@ static void serve_others(void) {
   }
 }
 
+// The writer has gone on by TCP, which has the rest of the ring as well: it is read from there.
+void mr_leave_ring(struct mr_connection *connection) {
+  connection->in_skip -= connection->in_end - connection->in_position;
+  connection->in_end = connection->in_position;
+  mr_advance_in_lane(connection);
+}
+
 // Asks the other program to go back to TCP, and waits until it has: then the socket has the bytes
 // that are not read, and nothing else.
 void mr_stop_in_lane(struct mr_connection *connection, int fd) {
@@ -157,10 +164,7 @@ void mr_stop_in_lane(struct mr_connection *connection, int fd) {
     if (is_first && connection->in_mode < MR_RING) connection->in_mode = MR_TCP_ONLY;
     uint64_t none = 0;
     if (connection->in_mode == MR_RING && connection->is_resumed) {
-      // The writer was first: TCP has the rest of the ring already.
-      connection->in_skip -= connection->in_end - connection->in_position;
-      connection->in_end = connection->in_position;
-      mr_advance_in_lane(connection);
+      mr_leave_ring(connection);
     } else if (connection->in_mode == MR_RING) {
       connection->wants_back = true;
       atomic_compare_exchange_strong(&flow->until, &none, (connection->in_position + 1) | MR_TAKEN_BACK);

@@ -168,6 +168,16 @@ static ssize_t peek_ring(struct mr_connection *connection, const struct msghdr *
   return (ssize_t)taken;
 }
 
+// A peek for more bytes than the ring has, while its writer goes on by TCP: once TCP has all of
+// them, they are in one place.
+static void gather(struct mr_connection *connection, int fd, size_t total) {
+  int queued = 0;
+  if (mr_readable(connection) >= total) return;
+  if (atomic_load(&connection->kernel_news) != 0) mr_look(connection, fd);
+  if (connection->in_mode != MR_RING || !connection->is_resumed) return;
+  if (real.ioctl(fd, FIONREAD, &queued) == 0 && (uint64_t)queued >= connection->in_skip) mr_leave_ring(connection);
+}
+
 ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *message, int flags) {
   const size_t total = total_of(message);
   const bool is_waiting = !connection->is_nonblocking && (flags & MSG_DONTWAIT) == 0;
@@ -187,6 +197,7 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
       return failed(done, ECONNRESET);
     }
     mr_advance_in(connection);
+    if (unlikely(is_peek && connection->has_lane && connection->in_mode == MR_RING)) gather(connection, fd, total);
     if (unlikely(connection->in_mode == MR_SKIP)) mr_skip(connection, fd);
     int error = EAGAIN, outcome = MR_NOTHING;
     ssize_t got;
@@ -199,6 +210,10 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
         outcome = ask_socket(connection, fd, done > 0, &error);
       }
       if (got > 0 && is_peek) got += peek_beyond(connection, fd, message, (size_t)got, flags);
+      // The writer may have gone on by TCP: what has come there as well belongs to this call.
+      if (connection->has_lane && got > 0 && !is_peek && done + (size_t)got < total && mr_readable(connection) == 0 &&
+          atomic_load(&connection->kernel_news) != 0)
+        mr_look(connection, fd);
     } else if (mode == MR_SKIP) {
       got = 0;
     } else if (connection->pending_error != 0) {
