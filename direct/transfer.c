@@ -160,11 +160,14 @@ static ssize_t peek_ring(struct mr_connection *connection, const struct msghdr *
   if (connection->in_position + done != connection->in_from) return 0;
   struct iovec pieces[PIECES];
   const int count = rest_of(message, done, UINT64_MAX, pieces);
+  const uint64_t position = connection->in_position;
   size_t taken = 0;
+  connection->in_position = connection->in_from;
   for (int i = 0; i < count; i++) {
     uint8_t *to = (flags & MSG_TRUNC) != 0 ? NULL : pieces[i].iov_base;
-    taken += mr_take(connection, to, pieces[i].iov_len, done + taken);
+    taken += mr_take(connection, to, pieces[i].iov_len, taken);
   }
+  connection->in_position = position;
   return (ssize_t)taken;
 }
 
@@ -172,7 +175,13 @@ static ssize_t peek_ring(struct mr_connection *connection, const struct msghdr *
 // them, they are in one place.
 static void gather(struct mr_connection *connection, int fd, size_t total) {
   int queued = 0;
-  if (mr_readable(connection) >= total) return;
+  if (connection->in_mode == MR_TCP_LAST) {
+    const uint64_t before = connection->in_from - connection->in_position;
+    // Bytes from there on have come by TCP: the writer has retracted.
+    if (real.ioctl(fd, FIONREAD, &queued) == 0 && (uint64_t)queued > before) connection->in_mode = MR_TCP_ONLY;
+    return;
+  }
+  if (connection->in_mode != MR_RING || mr_readable(connection) >= total) return;
   if (atomic_load(&connection->kernel_news) != 0) mr_look(connection, fd);
   if (connection->in_mode != MR_RING || !connection->is_resumed) return;
   if (real.ioctl(fd, FIONREAD, &queued) == 0 && (uint64_t)queued >= connection->in_skip) mr_leave_ring(connection);
@@ -197,7 +206,7 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
       return failed(done, ECONNRESET);
     }
     mr_advance_in(connection);
-    if (unlikely(is_peek && connection->has_lane && connection->in_mode == MR_RING)) gather(connection, fd, total);
+    if (unlikely(is_peek && connection->has_lane)) gather(connection, fd, total);
     if (unlikely(connection->in_mode == MR_SKIP)) mr_skip(connection, fd);
     int error = EAGAIN, outcome = MR_NOTHING;
     ssize_t got;
