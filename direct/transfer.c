@@ -151,7 +151,7 @@ static ssize_t peek_beyond(struct mr_connection *connection, int fd, const struc
   if (connection->has_lane || until == 0 || (until & MR_POSITION) - 1 != connection->in_position + done) return 0;
   struct iovec pieces[PIECES];
   struct msghdr part = {.msg_iov = pieces, .msg_iovlen = rest_of(message, done, UINT64_MAX, pieces)};
-  if (part.msg_iovlen == 0) return 0;
+  if (part.msg_iovlen == 0 || ask_rest(fd) != MR_TAKEN) return 0;
   const ssize_t got = real.recvmsg(fd, &part, MSG_PEEK | MSG_DONTWAIT | (flags & MSG_TRUNC));
   return got > 0 ? got : 0;
 }
