@@ -97,6 +97,11 @@ export class MirroredWorld extends World {
     return daemon;
   }
 
+  /** Where the library of that host's programs finds its daemon. */
+  socketPath(name: Name): string {
+    return directSocketPath(instanceOf(this.lab.host(name)), this.#folder.path);
+  }
+
   async ready(): Promise<void> {
     await Promise.all([this.daemon('a').peerUp(), this.daemon('b').peerUp()]);
   }

@@ -6,8 +6,8 @@
 // KIND is one of fuzz-worlds.ts. The last line says where the next campaign goes on.
 
 import { parseArgs } from 'node:util';
-import { type Env, FuzzProgram } from './fuzz-program.ts';
-import { kinds, oneHost } from './fuzz-worlds.ts';
+import { FuzzProgram } from './fuzz-program.ts';
+import { kinds } from './fuzz-worlds.ts';
 
 const SEQUENCES = 200;
 /** Each plays its own sequences; most of the time they wait for each other's processes. */
@@ -16,17 +16,17 @@ const MOST_SHOWN = 5;
 
 const { positionals } = parseArgs({ allowPositionals: true });
 const [kind = 'emulated', seed = '1', seconds = '60'] = positionals;
-const calls: Env | undefined = Object.entries(kinds).find(([name]) => name === kind)?.[1];
-if (calls === undefined) throw new Error(`no kind "${kind}": use ${Object.keys(kinds).join(' or ')}`);
+const start = kinds[kind];
+if (start === undefined) throw new Error(`no kind "${kind}": use ${Object.keys(kinds).join(' or ')}`);
 
 const program = new FuzzProgram();
 const totals: Record<string, number> = {};
 const different: number[] = [];
 let next = Number(seed);
 let sequences = 0;
-const end = performance.now() + Number(seconds) * 1000;
 
-using world = oneHost(calls);
+await using world = await start();
+const end = performance.now() + Number(seconds) * 1000;
 await Promise.all(
   Array.from({ length: PLAYERS }, async () => {
     while (performance.now() < end) {

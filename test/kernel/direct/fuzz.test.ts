@@ -3,21 +3,23 @@
 // fuzz-campaign.ts plays more of them.
 
 import assert from 'node:assert/strict';
-import { describe, type TestContext, test } from 'node:test';
+import { before, describe, type TestContext, test } from 'node:test';
 import { UnsupportedError } from '../../../src/errors.ts';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
-import { type Comparison, type Env, FuzzProgram } from './fuzz-program.ts';
-import { type FuzzWorld, kinds, oneHost } from './fuzz-worlds.ts';
+import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
+import { type Env, FuzzProgram } from './fuzz-program.ts';
+import { type FuzzWorld, kinds } from './fuzz-worlds.ts';
 
 const SEED = 1;
-const SEQUENCES = 400;
 const MOST_SHOWN = 3;
 const MOST_LISTED = 20;
 
+before(sweepDeadTests);
+
 /** A world, or null where the library is not there: then the test is skipped. */
-function worldOr(t: TestContext, make: () => FuzzWorld): FuzzWorld | null {
+async function worldOf(t: TestContext, kind: string): Promise<FuzzWorld | null> {
   try {
-    return make();
+    return (await kinds[kind]?.()) ?? null;
   } catch (error) {
     if (!(error instanceof UnsupportedError)) throw error;
     t.skip(error.message);
@@ -25,32 +27,38 @@ function worldOr(t: TestContext, make: () => FuzzWorld): FuzzWorld | null {
   }
 }
 
-describe('random sequences of socket calls', () => {
+describe('random sequences of socket calls', { concurrency: false }, () => {
   const program = new FuzzProgram();
 
-  async function compare(plain: Env, other: Env): Promise<Comparison> {
-    const result = await program.compare(plain, other, SEED, SEQUENCES);
-    const { different, sequences } = result;
+  async function compare(plain: Env, other: Env, count: number): Promise<Readonly<Record<string, number>>> {
+    const { different, sequences, counters } = await program.compare(plain, other, SEED, count);
     const shown: string[] = [];
     for (const seed of different.slice(0, MOST_SHOWN)) shown.push(await program.difference(plain, other, seed));
     const some = different.slice(0, MOST_LISTED).join(' ');
     assert.equal(different.length, 0, `${different.length} of ${sequences} differ: ${some}\n${shown.join('\n')}`);
-    assert.equal(sequences, SEQUENCES);
-    return result;
+    assert.equal(sequences, count);
+    return counters;
+  }
+
+  for (const [kind, title, count] of [
+    ['emulated', 'with the library they are the same as without', 400],
+    ['all', 'with ends, resets, exec and stdio they are the same as without the library', 400],
+    ['between-hosts', 'between two hosts they are the same as without the library', 100],
+  ] as const) {
+    test(title, async (t) => {
+      await using world = await worldOf(t, kind);
+      if (world === null) return;
+      const counters = await compare(world.plain, world.direct, count);
+      t.diagnostic(JSON.stringify(counters));
+      const { promoted = 0, demoted = 0, direct = 0 } = counters;
+      const isEnough = promoted > count / 4 && demoted > count / 20 && direct > count / 4;
+      assert.ok(isEnough, JSON.stringify(counters));
+      await eventually('nothing is left', async () => (await world.connections()) === 0);
+    });
   }
 
   test('plain TCP gives the same results each time', async () => {
-    await compare(kinds.emulated, kinds.emulated);
-  });
-
-  test('with the library they are the same as without', async (t) => {
-    using world = worldOr(t, () => oneHost(kinds.emulated));
-    if (world === null) return;
-    const { counters } = await compare(world.plain, world.direct);
-    t.diagnostic(JSON.stringify(counters));
-    const { promoted = 0, demoted = 0, direct = 0 } = counters;
-    const isEnough = promoted > SEQUENCES / 4 && demoted > SEQUENCES / 20 && direct > SEQUENCES / 4;
-    assert.ok(isEnough, JSON.stringify(counters));
-    await eventually('nothing is left', () => world.connections() === 0);
+    const plain = { MILLRACE_FUZZ_EMULATED: '1' };
+    await compare(plain, plain, 400);
   });
 });

@@ -41,13 +41,23 @@ static void forget_handle(struct game *game, int end, int handle) {
   int connection = game->handle[end][handle];
   game->handle[end][handle] = -1;
   game->is_cloexec[end][handle] = false;
+  game->is_watched[end][handle] = false;
   if (handle_of(game, end, connection) < 0) close_side(game, end, connection);
+}
+
+// An epoll set goes on telling of a descriptor that was closed while another one of the same
+// connection is open, until the connection is promoted or demoted.
+static bool leaves_watch(const struct game *game, int end, int handle) {
+  int others = 0;
+  for (int i = 0; i < HANDLES; i++)
+    others += i != handle && game->handle[end][i] == game->handle[end][handle];
+  return game->is_watched[end][handle] && others > 0;
 }
 
 bool step_close(struct game *game) {
   int end = (int)pick(game, 2);
   int handle = some_handle(game, end);
-  if (handle < 0) return false;
+  if (handle < 0 || leaves_watch(game, end, handle)) return false;
   settle(game, 1 - end);
   struct order order = order_at(game, end, handle, OP_CLOSE);
   order.by = pick(game, 2);
@@ -59,6 +69,12 @@ bool step_close(struct game *game) {
 bool step_exec(struct game *game) {
   int end = (int)pick(game, 2);
   if (some_handle(game, end) < 0) return false;
+  for (int i = 0; i < CONNECTIONS; i++) {
+    if (is_only_here(&game->connection[i], end)) return false;
+  }
+  for (int i = 0; i < HANDLES; i++) {
+    if (game->is_cloexec[end][i] && leaves_watch(game, end, i)) return false;
+  }
   settle(game, 1 - end);
   struct order order = order_at(game, end, 0, OP_EXEC);
   call(game, end, &order);

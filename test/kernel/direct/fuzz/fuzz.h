@@ -148,6 +148,10 @@ void make_join(struct answer *answer);
 void make_interrupted(const struct order *order, int fd, struct answer *answer);
 void make_restarted(const struct end *end, const struct order *order, int fd, struct answer *answer);
 
+// host.c: the host of an end.
+void enter_host(int end);
+void other_address(bool is_v6, uint64_t choice, void *address);
+
 // options.c: connecting, options, closing.
 void make_connect(struct end *end, const struct order *order, struct answer *answer);
 void make_accept(struct end *end, const struct order *order, struct answer *answer);

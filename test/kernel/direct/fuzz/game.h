@@ -40,6 +40,7 @@ struct game {
   struct connection connection[CONNECTIONS];
   int handle[2][HANDLES]; // the connection of each, or -1
   bool is_cloexec[2][HANDLES];
+  bool is_watched[2][HANDLES]; // was in an epoll set
   bool has_set[2][SETS];
   bool is_broken; // an end hangs or has ended
   bool is_late;   // something did not arrive: the rest of the sequence says nothing
@@ -50,6 +51,7 @@ struct game {
   bool has_library;
   uint32_t force_percent;
   bool is_emulated; // only calls that leave a direct connection direct and open
+  bool has_edges;   // edge-triggered registrations as well
   bool is_traced;   // promotions and demotions are in the log as well
   uint64_t promoted, demoted, refused, late, broken, direct_calls;
 };
@@ -73,6 +75,7 @@ uint64_t waiting_bytes(const struct connection *connection, int end);
 bool is_finished(const struct connection *connection, int side);
 bool is_over(const struct connection *connection);
 bool is_gone(const struct connection *connection, int side);
+bool is_only_here(const struct connection *connection, int end);
 bool is_whole(const struct connection *connection);
 struct need need_of(const struct connection *connection, int end);
 struct order order_at(struct game *game, int end, int handle, enum op op);

@@ -21,6 +21,7 @@ static int driver_main(bool is_show, bool is_traced, uint64_t seed, uint64_t cou
   struct game game = {
       .log = malloc(LOG_SIZE), .has_library = true, .force_percent = force_percent, .is_traced = is_traced};
   game.is_emulated = getenv("MILLRACE_FUZZ_EMULATED") != NULL;
+  game.has_edges = getenv("MILLRACE_FUZZ_EDGES") != NULL;
   if (game.log == NULL) die("malloc");
   signal(SIGPIPE, SIG_IGN);
   setvbuf(stdout, NULL, _IOLBF, 0);

@@ -51,6 +51,12 @@ bool is_gone(const struct connection *connection, int side) {
   return !one->is_open || (one->is_read_shut && one->is_write_shut);
 }
 
+// Bytes that no other program gets: they may be in the ring, and their writer, which would send
+// them by TCP, has ended or has sent its FIN.
+bool is_only_here(const struct connection *connection, int end) {
+  return connection->side[end].is_open && is_finished(connection, 1 - end) && waiting_bytes(connection, end) > 0;
+}
+
 // Both ends may still do anything.
 bool is_whole(const struct connection *connection) {
   for (int i = 0; i < 2; i++) {

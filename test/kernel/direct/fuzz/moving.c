@@ -47,6 +47,7 @@ bool step_write(struct game *game) {
   bool is_one_call = order.by <= BY_MESSAGE;
   if ((is_answered_by_reset || side->is_reset || side->is_write_shut) && !is_one_call) return false;
   if (!is_one_call && order.length < 2) return false;
+  if (is_only_here(one, end) && (order.by == BY_STDIO || order.place == IN_HELPER)) return false;
   order.pattern = one->pattern[end];
   order.position = one->written[end];
   int64_t result = call(game, end, &order).result;
@@ -106,6 +107,7 @@ bool step_read(struct game *game) {
   struct order order = order_at(game, end, handle, OP_READ);
   choose_read(game, &order);
   if (!has_one_result(one, end, &order)) return false;
+  if (is_only_here(one, end) && (order.by == BY_STDIO || order.place == IN_HELPER)) return false;
   bool is_timed = one->side[end].has_timeout;
   if (would_block(one, end, &order) && !(is_timed && chance(game, 30))) {
     if (!has_flags(order.by)) return false;

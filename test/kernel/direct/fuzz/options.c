@@ -19,13 +19,12 @@ static void set_no_delay(int fd) {
 }
 
 // `other` is the port, `by` 0 for AF_INET and 1 for AF_INET6, `length` the connection; `flags` 1:
-// without blocking. Many addresses, so that ports of connections that have ended are no limit.
+// without blocking.
 void make_connect(struct end *end, const struct order *order, struct answer *answer) {
   struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)order->other)};
-  v4.sin_addr.s_addr = htonl(0x7f000001 + (uint32_t)(order->position % 200 << 8));
   struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)order->other)};
-  v6.sin6_addr = in6addr_loopback;
   bool is_v6 = order->by == 1;
+  other_address(is_v6, order->position, is_v6 ? (void *)&v6.sin6_addr : (void *)&v4.sin_addr);
   int fd = socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | (order->flags == 1 ? SOCK_NONBLOCK : 0), 0);
   if (fd < 0) die("socket");
   int result = connect(fd, is_v6 ? (void *)&v6 : (void *)&v4, is_v6 ? sizeof(v6) : sizeof(v4));

@@ -121,6 +121,7 @@ void play(struct game *game, uint64_t seed) {
   memset(game->handle, -1, sizeof(game->handle));
   memset(game->has_set, 0, sizeof(game->has_set));
   memset(game->is_cloexec, 0, sizeof(game->is_cloexec));
+  memset(game->is_watched, 0, sizeof(game->is_watched));
   connect_one(game, 0);
   if (chance(game, 25)) connect_one(game, 1);
   uint32_t count = 5 + pick(game, 36);

@@ -39,7 +39,7 @@ static uint32_t some_events(struct game *game) {
   uint32_t events = (chance(game, 85) ? EPOLLIN : 0) | (chance(game, 40) ? EPOLLOUT : 0);
   events |= chance(game, 40) ? EPOLLRDHUP : 0;
   // A change between TCP and ring may tell an edge once more.
-  events |= chance(game, 35) && !game->is_emulated ? EPOLLET : 0;
+  events |= chance(game, 35) && game->has_edges ? EPOLLET : 0;
   events |= chance(game, 15) ? EPOLLONESHOT : 0;
   return events | (chance(game, 4) ? EPOLLEXCLUSIVE : 0);
 }
@@ -65,6 +65,7 @@ bool step_epoll_ctl(struct game *game) {
   if (kind > 3 && (order.flags & (int32_t)EPOLLET) != 0) {
     game->connection[game->handle[end][handle]].side[end].has_edge = true;
   }
+  if (kind > 3) game->is_watched[end][handle] = true;
   game->has_set[end][order.length] = true;
   call(game, end, &order);
   return true;
