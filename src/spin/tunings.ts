@@ -6,7 +6,6 @@ import type { SpinTuning } from './spin-policy.ts';
 
 const US = 1000;
 const MS = 1_000_000;
-const SECOND = 1_000_000_000;
 
 /** Guest and backend wait for each other: a call is answered within microseconds, or takes long. */
 const remoting: SpinTuning = {
