@@ -33,10 +33,14 @@ void mr_ring(struct mr_connection *connection) {
 }
 
 void mr_falling_asleep(void) {
+  // Another thread may be leaving the last slot of an arena, and unmap it. Where this very thread
+  // has the lock (a signal handler), nobody does.
+  const bool is_taken = mr_acquire(&mr.lock);
   for (uint32_t i = 0; i < mr.arena_count; i++) {
     struct mr_arena_map *arena = &mr.arenas[i];
     if (arena->shared != NULL && arena->used != 0) atomic_store(&arena->shared->doorbell[arena->party].asleep, 1);
   }
+  if (is_taken) mr_release(&mr.lock);
 }
 
 static void watch(int watcher, int fd, uint32_t events, uint64_t data) {
