@@ -105,7 +105,7 @@ MR_EXPORT int shutdown(int fd, int how) {
   if (result == 0 && how != SHUT_WR) connection->is_read_shut = true;
   // Who sends to an end that is shut both ways has the kernel's own answer. After SHUT_RD alone
   // Linux still delivers.
-  if (is_direct && how == SHUT_RDWR) atomic_store(&connection->in->is_gone, 1);
+  if (is_direct && connection->is_shut && connection->is_read_shut) atomic_store(&connection->in->is_gone, 1);
   if (is_direct) {
     atomic_store(&connection->kernel_news, 1);
     mr_ring(connection);

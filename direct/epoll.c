@@ -36,6 +36,9 @@ static bool is_refused(const struct mr_member *member, int operation, const stru
 static int change(struct mr_set *set, struct mr_connection *connection, int operation, int fd,
                   struct epoll_event *event) {
   struct mr_member *member = mr_member_of(set, connection, fd);
+  // A child has taken it back to TCP.
+  if (unlikely(member != NULL && member->is_direct && atomic_load(&connection->state) == MR_PLAIN))
+    mr_make_kernel(member);
   const bool is_direct = member != NULL ? member->is_direct : atomic_load(&connection->state) == MR_DIRECT;
   if (is_direct && is_refused(member, operation, event)) {
     errno = EINVAL;
@@ -86,8 +89,9 @@ MR_EXPORT int epoll_ctl(int poller, int operation, int fd, struct epoll_event *e
   const bool is_inherited = arena != NULL && arena->is_inherited;
   const bool is_wrong = event == NULL && operation != EPOLL_CTL_DEL;
   if (set == NULL || set->is_pinned || is_inherited || is_wrong || !mr_acquire(&mr.lock)) {
-    // A set that is not known (it was passed here) is the kernel's alone.
-    if (!is_wrong && operation == EPOLL_CTL_ADD) mr_demote(connection, fd, true);
+    // A set that is not known (it was passed here) is the kernel's alone. So are connections of the
+    // parent.
+    if (!is_wrong && (operation == EPOLL_CTL_ADD || is_inherited)) mr_demote(connection, fd, true);
     result = real.epoll_ctl(poller, operation, fd, event);
   } else {
     result = change(set, connection, operation, fd, event);

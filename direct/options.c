@@ -147,6 +147,9 @@ MR_EXPORT int setsockopt(int fd, int level, int option, const void *value, sockl
     if (option == SO_RCVTIMEO) connection->receive_timeout_ns = as_ns(value, size);
     if (option == SO_SNDTIMEO) connection->send_timeout_ns = as_ns(value, size);
     if (option == SO_RCVLOWAT) connection->low_water = *(const int *)value < 1 ? 1 : *(const int *)value;
+    // The kernel would keep a header of the other end from us until as many bytes have come.
+    if (option == SO_RCVLOWAT && connection->low_water > 1 && mr_is_direct(connection) && connection->has_lane)
+      mr_demote(connection, fd, false);
   }
   mr_leave(connection);
   return result;

@@ -75,7 +75,7 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
   const int flags = real.fcntl(fd, F_GETFL);
   if (flags < 0 || atomic_load(&connection->pinned) != 0 || mr.has_uring || mr_is_shared(connection) ||
       connection->is_shut || !positions(fd, &connection->out_position, &connection->in_position) ||
-      real.getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &lowest, &size) != 0) {
+      real.getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &lowest, &size) != 0 || (lowest > 1 && arena->has_lane)) {
     leave_slot(connection, true);
     connection->offer_at = connection->messages + MR_OFFER_AGAIN;
     atomic_store(&connection->state, MR_PLAIN);

@@ -164,6 +164,10 @@ void mr_pin_set(int fd) {
     if (is_in) mr_demote(connection, (int)other, true);
     mr_leave(connection);
   }
+  // Who waits for the set itself would be told of doorbells.
+  if (!set->has_watch || set->watched_by != atomic_load(&mr.pid) || !mr_acquire(&mr.lock)) return;
+  if (set->direct_count == 0 && real.epoll_ctl(set->fd, EPOLL_CTL_DEL, mr.watch, NULL) == 0) set->has_watch = false;
+  mr_release(&mr.lock);
 }
 
 // What connections tell
@@ -224,7 +228,7 @@ void mr_members_direct(struct mr_connection *connection) {
   }
 }
 
-static void make_kernel(struct mr_member *member) {
+void mr_make_kernel(struct mr_member *member) {
   unlist(member);
   member->is_direct = false;
   member->set->direct_count--;
@@ -237,7 +241,7 @@ static void make_kernel(struct mr_member *member) {
 void mr_members_kernel(struct mr_connection *connection) {
   struct mr_member *member = mr_local_of(connection)->members;
   for (; member != NULL; member = member->next_of_connection)
-    if (member->is_direct) make_kernel(member);
+    if (member->is_direct) mr_make_kernel(member);
 }
 
 // `fd` is closed; -1: all descriptors of the connection.
@@ -271,7 +275,7 @@ int mr_take_ready(struct mr_set *set, struct epoll_event *events, int most) {
     const bool is_last = member == last;
     // A child has taken it back to TCP.
     if (unlikely(atomic_load(&member->connection->state) == MR_PLAIN)) {
-      make_kernel(member);
+      mr_make_kernel(member);
       if (is_last) break;
       member = next;
       continue;

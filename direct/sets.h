@@ -41,6 +41,7 @@ bool mr_add_member(struct mr_set *set, struct mr_connection *connection, int fd,
 void mr_remove_member(struct mr_member *member);
 void mr_list_member(struct mr_member *member);
 void mr_make_direct(struct mr_member *member);
+void mr_make_kernel(struct mr_member *member);
 void mr_pin_set(int fd); // without the process lock
 int mr_take_ready(struct mr_set *set, struct epoll_event *events, int most);
 

@@ -4,7 +4,7 @@
 
 #include <sched.h>
 
-static const int64_t assumed_wait_ns = 2000000, max_wait_ns = 2000000, worthwhile_ns = 1000000, spare_ns = 50000,
+static const int64_t assumed_wait_ns = 2000000, max_wait_ns = 20000000, worthwhile_ns = 1000000, spare_ns = 50000,
                      max_spin_ns = 300000, long_yield_ns = 1000000, first_back_off_ns = 5000000,
                      longest_back_off_ns = 1280000000, forget_back_off_ns = 10000000;
 enum { SHARE = 8 };

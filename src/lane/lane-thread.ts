@@ -20,6 +20,7 @@ export class LaneThread implements AsyncDisposable {
   readonly #asked = new Map<number, (answer: Answer | undefined) => void>();
   readonly #ended: Promise<void>;
   #nextId = 1;
+  #isWaking = false;
   #isOver = false;
   #isClosing = false;
 
@@ -82,7 +83,13 @@ export class LaneThread implements AsyncDisposable {
   tell(message: ToLane): void {
     if (this.#isOver) return;
     this.#worker.postMessage(message);
-    this.#wake.signal();
+    if (this.#isWaking) return;
+    // At the end of this turn, once for all messages of it.
+    this.#isWaking = true;
+    queueMicrotask(() => {
+      this.#isWaking = false;
+      if (!this.#isOver) this.#wake.signal();
+    });
   }
 
   async report(): Promise<LaneReport | undefined> {

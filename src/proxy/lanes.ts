@@ -17,6 +17,7 @@ export class Lanes implements AsyncDisposable {
     undo.move();
     return lanes;
   }
+  #settling: Promise<void> | undefined;
 
   private constructor() {
     this.#failure.promise.catch(() => {});
@@ -51,9 +52,16 @@ export class Lanes implements AsyncDisposable {
     for (const thread of this.#threads) thread.tell(message);
   }
 
-  /** Resolves when all lanes have heard what they were told before. */
-  async settled(): Promise<void> {
-    await Promise.all(this.#threads.map((thread) => thread.settled()));
+  /**
+   * Resolves when all lanes have heard what they were told before. Lanes are asked once for all who
+   * wait for it in this turn.
+   */
+  settled(): Promise<void> {
+    this.#settling ??= Promise.resolve().then(async () => {
+      this.#settling = undefined;
+      await Promise.all(this.#threads.map((thread) => thread.settled()));
+    });
+    return this.#settling;
   }
 
   async reports(): Promise<readonly LaneReport[]> {

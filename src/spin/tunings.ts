@@ -31,7 +31,7 @@ const remoting: SpinTuning = {
  */
 const lane: SpinTuning = {
   assumedWaitNs: 2 * MS,
-  maxWaitNs: 2 * MS,
+  maxWaitNs: 20 * MS,
   share: 1 / 8,
   wakeNs: 0,
   worthwhileNs: MS,
