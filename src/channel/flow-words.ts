@@ -57,8 +57,9 @@ export class FlowWords {
   }
 
   /**
-   * An ordinary load, which costs a tenth. It sees at least what the program had stored before the
-   * last ring that was collected: for words after whose changes the program rings.
+   * An ordinary load, without the call that V8 makes of an atomic one; those were a tenth of a busy
+   * lane's time. It sees at least what the program had stored before the last ring that was
+   * collected: for words after whose changes the program rings.
    */
   glance(word: number): number {
     return this.#words[this.#at + word];

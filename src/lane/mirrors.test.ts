@@ -66,6 +66,7 @@ async function untilRead(joined: Joined, hosts: readonly Host[], bytes: number):
 }
 
 async function promote(joined: Joined, hosts: readonly [Host, Host], slots: readonly [number, number]): Promise<void> {
+  for (const [index, host] of hosts.entries()) host.introduce(index + 1);
   const common = { kind: 'mirror', peer: 'other', link: 0, key: KEY } as const;
   hosts[1].hear({ ...common, arena: 2, slot: slots[1], isOpener: false });
   hosts[0].hear({ ...common, arena: 1, slot: slots[0], isOpener: true });
@@ -120,8 +121,6 @@ test('two programs talk by way of their lanes, which sleep and are woken by door
   await using joined = await Joined.up();
   using left = new Host(joined, 0, 3);
   using right = new Host(joined, 1, 63);
-  left.introduce(1);
-  right.introduce(2);
   await promote(joined, [left, right], [3, 63]);
   for (let round = 1; round <= 20; round++) {
     await joined.until('both lanes sleep', () => joined.sides.every(({ isAsleep }) => isAsleep));
@@ -144,8 +143,6 @@ test('an arena that is gone loses its streams, answers what was left, and is unm
   using left = new Host(joined, 0, 0);
   using right = new Host(joined, 1, 40);
   const known = openFds();
-  left.introduce(1);
-  right.introduce(2);
   await promote(joined, [left, right], [0, 40]);
   assert.ok(left.program.arena.prepareSleep());
   joined.dialer.isPaused = true;
@@ -167,8 +164,6 @@ test('when all are to leave, programs are told at once', async () => {
   await using joined = await Joined.up();
   using left = new Host(joined, 0, 3);
   using right = new Host(joined, 1, 63);
-  left.introduce(1);
-  right.introduce(2);
   await promote(joined, [left, right], [3, 63]);
   left.hear({ kind: 'unmirrorAll' });
   await joined.until('both are told', () => [left, right].every(({ program }) => program.isLost));
@@ -181,8 +176,6 @@ test('when all are to leave, what a program that has ended had written still arr
   await using joined = await Joined.up();
   using left = new Host(joined, 0, 3);
   using right = new Host(joined, 1, 63);
-  left.introduce(1);
-  right.introduce(2);
   await promote(joined, [left, right], [3, 63]);
   left.program.write(RING_BYTES);
   left.hear({ kind: 'unmirror', arena: 1, slot: 3, isEnded: true });

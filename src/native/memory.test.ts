@@ -97,6 +97,22 @@ describe('shared memory', () => {
     assert.ok(copy.isClosed);
   });
 
+  test('a buffer that shows less than was mapped leaves the rest to copies', () => {
+    using memory = SharedMemory.create({ sizeBytes: 4 * PAGE });
+    for (const viewBytes of [-1, 0.5, 4 * PAGE + 1]) {
+      assert.throws(() => SharedMemory.open(memory.duplicateFd(), { viewBytes }), { code: 'MILLRACE_ERR_USAGE' });
+    }
+    using part = SharedMemory.open(memory.duplicateFd(), { viewBytes: PAGE });
+    assert.deepEqual([part.buffer.byteLength, part.sizeBytes], [PAGE, 4 * PAGE]);
+    for (const sizeBytes of [64, 2000]) {
+      const from = new Uint8Array(memory.buffer, 0, sizeBytes).map((_, index) => index + sizeBytes);
+      new Uint8Array(memory.buffer).set(from, 0);
+      copyMemory(part, 3 * PAGE, memory, 0, sizeBytes);
+      assert.deepEqual(new Uint8Array(memory.buffer, 3 * PAGE, sizeBytes), from);
+    }
+    assert.throws(() => copyMemory(part, 4 * PAGE - 32, memory, 0, 64), RangeError);
+  });
+
   test('another process sees the same bytes through an inherited descriptor', async () => {
     using memory = SharedMemory.create({ sizeBytes: PAGE });
     const words = new Int32Array(memory.buffer);

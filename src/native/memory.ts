@@ -46,8 +46,8 @@ export interface OpenMemoryOptions {
   readonly trusted?: boolean;
   /**
    * `buffer` shows so much, from the first byte; the rest is for `copyMemory` and the like. V8
-   * counts what buffers show as memory of its own, and collects all garbage whenever that has grown
-   * by some ten MiB. Default: all of it.
+   * counts what buffers show as memory of its own, and collects all garbage when that grows.
+   * Default: all of it.
    */
   readonly viewBytes?: number;
 }
@@ -100,8 +100,11 @@ export class SharedMemory implements Disposable {
     using undo = new DisposableStack();
     undo.use(file);
     const available = check(addon.memorySize(file.fd), 'fstat');
-    const { offset = 0, sizeBytes = available - offset, trusted = false } = options;
+    const { offset = 0, sizeBytes = available - offset, viewBytes = sizeBytes, trusted = false } = options;
     checkSize(sizeBytes);
+    if (!Number.isSafeInteger(viewBytes) || viewBytes < 0 || viewBytes > sizeBytes) {
+      throw new UsageError(`show ${viewBytes} bytes of a mapping: it has ${sizeBytes}`);
+    }
     // Checked first, so that what is measured cannot get smaller afterwards.
     const seals = addon.seals(file.fd);
     if (!trusted && (seals < 0 || (seals & F_SEAL_SHRINK) === 0)) {

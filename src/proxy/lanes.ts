@@ -9,6 +9,8 @@ export class Lanes implements AsyncDisposable {
   readonly #threads: LaneThread[] = [];
   readonly #failure = Promise.withResolvers<never>();
   #onMessage: (message: FromLane) => void = () => {};
+  /** Of those who wait for it in this turn. */
+  #settling: Promise<void> | undefined;
 
   static async start(count: number, settings: Omit<LaneSettings, 'index' | 'lanes'>): Promise<Lanes> {
     await using undo = new AsyncDisposableStack();
@@ -17,7 +19,6 @@ export class Lanes implements AsyncDisposable {
     undo.move();
     return lanes;
   }
-  #settling: Promise<void> | undefined;
 
   private constructor() {
     this.#failure.promise.catch(() => {});

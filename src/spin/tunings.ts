@@ -28,6 +28,7 @@ const remoting: SpinTuning = {
  * that waits for the processor runs at once, and the lane then finds all that it did together.
  * Yielding to a task that never sleeps costs milliseconds, so after such a yield the lane sleeps
  * for a time instead. That is short at first: it may have been a task that is done, and of our own.
+ * A long wait counts as up to 20 ms, so that a lane which only heartbeats wake does not spin.
  */
 const lane: SpinTuning = {
   assumedWaitNs: 2 * MS,
