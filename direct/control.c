@@ -276,6 +276,15 @@ static void promote(const struct mr_message *message) {
   mr_promote(connection, 0);
 }
 
+static void trim(struct mr_arena_map *arena) {
+  const int saved = errno;
+  for (uint32_t slot = 0; slot < MR_SLOTS; slot++) {
+    struct mr_connection *connection = arena->connections[slot];
+    if (connection != NULL && atomic_load(&connection->state) == MR_DIRECT) mr_trim_out(connection);
+  }
+  errno = saved;
+}
+
 static void take(const struct mr_message *message, int *fds) {
   struct mr_connection *connection;
   struct mr_arena_map *arena;
@@ -304,6 +313,10 @@ static void take(const struct mr_message *message, int *fds) {
     if (arena == NULL) break;
     arena->is_forgotten = true;
     mr_drop_arena(arena);
+    break;
+  case MR_TRIM:
+    arena = arena_of(message->arena);
+    if (arena != NULL) trim(arena);
     break;
   default:
     break;

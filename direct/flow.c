@@ -6,6 +6,7 @@
 #include "internal.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 static uint64_t position_of(uint64_t word) {
   return (word & MR_POSITION) - 1;
@@ -243,4 +244,18 @@ void mr_seal_out(struct mr_connection *connection) {
   const uint64_t until = atomic_load(&connection->out->until);
   // The reader was first: what it wants goes by TCP now.
   if (connection->out_mode == MR_RING && (until & MR_TAKEN_BACK) != 0) mr_advance_out(connection);
+}
+
+// An empty ring that was not written to since the last time gives its pages back. Its reader
+// touches no byte of an empty ring, and whoever writes to it has the lock.
+void mr_trim_out(struct mr_connection *connection) {
+  if (!mr_try_acquire(&connection->out_lock)) return; // it is in use
+  const size_t size = (size_t)connection->ring_mask + 1;
+  if (connection->out_mode == MR_RING && mr_room(connection) == size) {
+    const bool is_idle = connection->idle_position == connection->out_position;
+    if (is_idle && !connection->is_trimmed) madvise(connection->out_ring, size, MADV_REMOVE);
+    connection->idle_position = connection->out_position;
+    connection->is_trimmed = is_idle;
+  }
+  mr_release(&connection->out_lock);
 }

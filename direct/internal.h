@@ -105,6 +105,8 @@ struct mr_connection {
   uint64_t out_base;
   uint64_t out_position;        // of the next byte that the program writes
   uint64_t flush_position;      // of the next byte that goes from the ring to TCP
+  uint64_t idle_position;       // out_position when the daemon asked for idle rings
+  bool is_trimmed;              // and the ring had no pages any more
   _Atomic uint32_t kernel_news; // the socket may have something to say
   _Atomic uint32_t is_broken;   // the other party broke the protocol
   _Atomic uint32_t has_peer_ended;
@@ -177,6 +179,7 @@ static inline void mr_ensure_resolved(void) {
 
 // lock.c
 bool mr_acquire(struct mr_lock *lock); // false: this very thread has it (a signal handler)
+bool mr_try_acquire(struct mr_lock *lock);
 void mr_release(struct mr_lock *lock);
 int32_t mr_thread_id(void);
 void mr_forget_thread(void);
@@ -246,6 +249,7 @@ void mr_put_end(struct mr_connection *connection, size_t size);
 bool mr_stop_in(struct mr_connection *connection);
 void mr_stop_out(struct mr_connection *connection);
 void mr_seal_out(struct mr_connection *connection);
+void mr_trim_out(struct mr_connection *connection);
 void mr_broken(struct mr_connection *connection);
 
 // resume.c

@@ -44,6 +44,7 @@ enum mr_message_kind {
   MR_DECLINE = 19, // an OFFER is refused or forgotten: there is no room, or it is no such socket
   MR_DEMOTE = 20,  // go back to TCP, then WITHDRAW
   MR_FORGET = 21,  // this arena is not used any more: the other program has ended
+  MR_TRIM = 22,    // rings of this arena that are idle give their pages back
 };
 
 // The sign: a UDP socket is connected to here, which sends nothing. So the kernel's hook knows that

@@ -25,6 +25,12 @@ static bool is_dead(uint32_t owner) {
   return is_gone;
 }
 
+bool mr_try_acquire(struct mr_lock *lock) {
+  uint32_t nobody = 0;
+  return atomic_compare_exchange_strong_explicit(&lock->owner, &nobody, (uint32_t)mr_thread_id(), memory_order_acquire,
+                                                 memory_order_relaxed);
+}
+
 bool mr_acquire(struct mr_lock *lock) {
   const uint32_t self = (uint32_t)mr_thread_id();
   for (uint32_t tries = 1;; tries++) {

@@ -100,6 +100,8 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
   connection->leaves_rest = connection->wants_fin = false;
   connection->in_skip = 0;
   connection->header_left = 0;
+  connection->idle_position = connection->out_position;
+  connection->is_trimmed = false;
   connection->is_reset_told = false;
   connection->pending_error = 0;
   atomic_store(&connection->has_peer_ended, 0);

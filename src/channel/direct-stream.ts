@@ -123,6 +123,16 @@ export class DirectStream implements RecordWriting, Resumable, StreamEndsEvents 
     this.#end();
   }
 
+  /**
+   * An idle slot gives pages back, and the peer hears how far its program has read, for the same.
+   */
+  trim(): void {
+    const slot = this.#slot;
+    if (slot === undefined || this.#id < 0) return;
+    slot.trim();
+    if (!this.#isWrong(slot) && !slot.toProgram.isCreditTold) this.ends.request(recordFlags.credit);
+  }
+
   // From the program to the peer
 
   /** The program has changed something in the slot. */

@@ -31,6 +31,10 @@ export class FlowToProgram {
   /** No more data comes. */
   #isOver = false;
   isBroken = false;
+  /** `#written` when idle rings were asked for, */
+  #idle = -1;
+  /** and the ring had no pages any more. */
+  #isTrimmed = false;
 
   constructor(words: FlowWords) {
     this.#words = words;
@@ -170,6 +174,26 @@ export class FlowToProgram {
     words.store(written, this.#written);
     words.changed();
     if ((this.#said & mirrorWords.seen) !== 0) this.#wantRoom();
+  }
+
+  /** An empty ring that was not written to since the last time gives its pages back. */
+  trim(): void {
+    if (!this.hasBegun) return;
+    this.#refresh();
+    if (this.#read !== this.#written) return;
+    const { arena, ringOffset } = this.#words;
+    const isIdle = this.#idle === this.#written;
+    this.#idle = this.#written;
+    if (!isIdle || this.#isTrimmed) {
+      this.#isTrimmed = isIdle;
+      return;
+    }
+    try {
+      arena.memory.discard(ringOffset, this.#ringBytes);
+      this.#isTrimmed = true;
+    } catch {
+      // The system refuses it for now: the next time, perhaps.
+    }
   }
 
   /** The writer has gone back to TCP. */

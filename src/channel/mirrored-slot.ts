@@ -20,6 +20,13 @@ export class MirroredSlot {
     return this.fromProgram.isBroken || this.toProgram.isBroken;
   }
 
+  /**
+   * An idle ring that the lane writes gives its pages back; the program does the same with its own.
+   */
+  trim(): void {
+    this.toProgram.trim();
+  }
+
   /** Both programs go on by TCP. Whoever does this does not touch the slot any more. */
   lose(): void {
     this.toProgram.lose();

@@ -2,7 +2,7 @@
 // each connection.
 
 import { EventFd, MemoryFile, Poller, pollEvents } from '../native/index.ts';
-import { arenaBytes, ringsOffset, SLOT_BYTES, SLOTS, SLOTS_OFFSET } from './layout.ts';
+import { arenaBytes, RINGS_OFFSET, ringsOffset, SLOT_BYTES, SLOTS, SLOTS_OFFSET } from './layout.ts';
 
 const zeroes = new Uint8Array(SLOT_BYTES);
 
@@ -103,6 +103,11 @@ export class Arena implements Disposable {
     }
   }
 
+  /** Rings have pages, whether or not there are bytes in them. */
+  get hasRingPages(): boolean {
+    return !this.isClosed && this.#memory.residentBytes > RINGS_OFFSET;
+  }
+
   /** The programs keep what they have mapped. */
   close(): void {
     this.#memory.close();
@@ -175,6 +180,11 @@ export class Arenas implements Disposable {
   giveBack({ arena, slot }: Place): void {
     this.#places--;
     arena.giveBack(slot);
+  }
+
+  /** Those whose parties may give pages of idle rings back. */
+  get withRingPages(): readonly Arena[] {
+    return Array.from(this.#byPair.values()).flatMap((arenas) => arenas.filter(({ hasRingPages }) => hasRingPages));
   }
 
   /** Closes all arenas of a program. The answer tells them. */

@@ -22,6 +22,8 @@ export interface DirectServerOptions {
   /** Without it, only connections between programs of this host are promoted. */
   readonly mesh?: Mesh;
   readonly news?: LibraryNews;
+  /** Rings that are idle for so long, or up to twice as long, give their pages back. */
+  readonly trimMs?: number;
 }
 
 const nobody: LibraryNews = { onProcess: () => {}, onListeners: () => {} };
@@ -32,6 +34,7 @@ const LISTENER = 0;
 const MAX_CLOSING = 256;
 /** How long nobody is heard while there are too many of those, or no descriptor is left. */
 const PAUSE_MS = 100;
+const TRIM_MS = 10_000;
 
 export class DirectServer implements Disposable {
   readonly #listener: Socket;
@@ -46,7 +49,8 @@ export class DirectServer implements Disposable {
   #pause: NodeJS.Timeout | undefined;
 
   /** Throws where this machine or this user cannot. */
-  static start({ socketPath, ringBytes, memoryBytes, mesh, news = nobody }: DirectServerOptions): DirectServer {
+  static start(options: DirectServerOptions): DirectServer {
+    const { socketPath, ringBytes, memoryBytes, mesh, news = nobody, trimMs = TRIM_MS } = options;
     using undo = new DisposableStack();
     const identities = undo.use(IdentityReader.create());
     const promotions = undo.use(
@@ -64,7 +68,7 @@ export class DirectServer implements Disposable {
     undo.defer(listenForAll(listener, socketPath));
     const poller = undo.use(Poller.create());
     poller.add(listener.fd, pollEvents.in, LISTENER);
-    return new DirectServer(listener, promotions, poller, new LibraryPrograms(news), undo.move());
+    return new DirectServer(listener, promotions, poller, new LibraryPrograms(news), trimMs, undo.move());
   }
 
   private constructor(
@@ -72,6 +76,7 @@ export class DirectServer implements Disposable {
     promotions: Promotions,
     poller: Poller,
     library: LibraryPrograms,
+    trimMs: number,
     undo: DisposableStack,
   ) {
     this.#listener = listener;
@@ -83,6 +88,9 @@ export class DirectServer implements Disposable {
       for (const program of this.#programs.values()) program.close();
       this.#programs.clear();
     });
+    const trimming = setInterval(() => this.#trim(), trimMs);
+    trimming.unref();
+    undo.defer(() => clearInterval(trimming));
     undo.defer(() => {
       clearTimeout(this.#pause);
       this.#watch?.close();
@@ -163,6 +171,11 @@ export class DirectServer implements Disposable {
       else if (program !== undefined) this.#serve(program, this.#poller.events(index));
     }
     this.#promotions.decide();
+    this.#settle();
+  }
+
+  #trim(): void {
+    this.#promotions.trim(this.#programs);
     this.#settle();
   }
 

@@ -43,6 +43,7 @@ int main(void) {
   SHOW("decline", MR_DECLINE);
   SHOW("demote", MR_DEMOTE);
   SHOW("forget", MR_FORGET);
+  SHOW("trim", MR_TRIM);
   SHOW("message bytes", sizeof(struct mr_message));
   SHOW("at kind", offsetof(struct mr_message, kind));
   SHOW("at connection", offsetof(struct mr_message, connection));

@@ -18,6 +18,7 @@ export const messageKinds = {
   decline: 19,
   demote: 20,
   forget: 21,
+  trim: 22,
 } as const;
 
 export interface Message {

@@ -45,6 +45,12 @@ export class Mirrors {
     if (shared !== undefined) this.#lanes.tell(shared.lane, { kind: 'unmirror', arena: arena.id, slot, isEnded });
   }
 
+  /** Its idle rings give their pages back. */
+  trim({ id }: Arena): void {
+    const shared = this.#shared.get(id);
+    if (shared !== undefined) this.#lanes.tell(shared.lane, { kind: 'trim', arena: id });
+  }
+
   /** All programs go back to TCP. What those that have ended had written is still sent. */
   leaveAll(): void {
     this.#lanes.tellAll({ kind: 'unmirrorAll' });

@@ -148,6 +148,15 @@ export class Program implements Disposable {
     this.#send({ kind: messageKinds.demote, connection, arena: arena.id, slot, party });
   }
 
+  /**
+   * Idle rings that it writes there give their pages back. A program that does not listen is not
+   * told.
+   */
+  trim(arena: Arena): void {
+    if (this.#arenas.has(arena.id) && this.#unsent.length === 0)
+      this.#send({ kind: messageKinds.trim, arena: arena.id });
+  }
+
   /** Its number does not come again. */
   forgetArena(id: number): void {
     if (this.#arenas.delete(id)) this.#send({ kind: messageKinds.forget, arena: id });

@@ -121,6 +121,14 @@ export class Promotions implements Disposable {
     if (connection !== undefined) this.#leave(connection, leavesRest);
   }
 
+  /** Rings that were idle since the last time give their pages back. */
+  trim(programs: ReadonlyMap<number, Program>): void {
+    for (const arena of this.#arenas.withRingPages) {
+      for (const party of arena.programs) programs.get(party)?.trim(arena);
+      this.#mirrors?.trim(arena);
+    }
+  }
+
   /** Forgets all that a program had. The answer tells the arenas that were closed. */
   end(program: Program): readonly Arena[] {
     for (const connection of program.connections.values()) this.#leave(connection, true);

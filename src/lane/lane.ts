@@ -128,6 +128,7 @@ export class Lane implements Disposable {
       case 'arena':
       case 'mirror':
       case 'unmirror':
+      case 'trim':
       case 'arenaGone':
       case 'unmirrorAll':
         this.mirrors.hear(message);

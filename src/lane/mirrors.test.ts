@@ -188,3 +188,28 @@ test('when all are to leave, what a program that has ended had written still arr
   assert.equal(right.program.received, RING_BYTES);
   await joined.assertNothingIsLeft();
 });
+
+test('a ring that was idle between two words of the main thread gives its pages back, and is used again', async () => {
+  await using joined = await Joined.up();
+  using one = new Host(joined, 0, 5);
+  using other = new Host(joined, 1, 6);
+  const hosts = [one, other] as const;
+  await promote(joined, hosts, [5, 6]);
+  for (let round = 1; round <= 3; round++) {
+    // Less than the ring: what was read is told to the writer a quarter later.
+    for (const { program } of hosts) assert.equal(program.write(RING_BYTES / 2), RING_BYTES / 2);
+    await untilRead(joined, hosts, round * (RING_BYTES / 2));
+    const used = one.arena.residentBytes;
+    const trim = (): void => one.hear({ kind: 'trim', arena: 1 });
+    trim();
+    assert.equal(one.arena.residentBytes, used);
+    trim();
+    assert.equal(one.arena.residentBytes, used - RING_BYTES / 2);
+  }
+  // A little that was read is not told by itself, and its writer's ring would never be empty.
+  assert.equal(other.program.write(100), 100);
+  await joined.until('it is read', () => one.program.read(100) === 100);
+  assert.ok(other.program.room < RING_BYTES);
+  one.hear({ kind: 'trim', arena: 1 });
+  await joined.until('the writer knows', () => other.program.room === RING_BYTES);
+});

@@ -52,6 +52,9 @@ export class Mirrors implements Disposable {
       case 'unmirror':
         this.#unmirror(message);
         break;
+      case 'trim':
+        this.#trim(message.arena);
+        break;
       case 'unmirrorAll':
         this.#unmirrorAll();
         break;
@@ -140,6 +143,10 @@ export class Mirrors implements Disposable {
     };
     if (stream === undefined) done();
     else stream.unmirror(isEnded, done);
+  }
+
+  #trim(arena: number): void {
+    for (const stream of this.#arenas.get(arena)?.streams.values() ?? []) stream.trim();
   }
 
   #unmirrorAll(): void {

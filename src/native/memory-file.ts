@@ -1,6 +1,6 @@
 // Memory that is made for others to map: a memfd that is not mapped here.
 
-import { writeSync } from 'node:fs';
+import { fstatSync, writeSync } from 'node:fs';
 import { UsageError } from '../errors.ts';
 import { addon } from './addon.ts';
 import { Fd } from './fd.ts';
@@ -36,6 +36,11 @@ export class MemoryFile extends Fd {
     const written = writeSync(this.fd, bytes, 0, bytes.byteLength, offset);
     if (written !== bytes.byteLength)
       throw new UsageError(`write ${bytes.byteLength} bytes at ${offset}: past the end`);
+  }
+
+  /** What its pages have, whoever touched them. */
+  get residentBytes(): number {
+    return fstatSync(this.fd).blocks * 512;
   }
 
   /** Gives the pages of a range back to the system: it reads as zero from now on. */

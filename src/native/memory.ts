@@ -148,6 +148,13 @@ export class SharedMemory implements Disposable {
     return end > start && addon.adviseHuge(this.#id, start, end - start, 1) === 0;
   }
 
+  /**
+   * Gives the pages of a range back to the system, for all who have mapped it: it reads as zero.
+   */
+  discard(offset: number, sizeBytes: number): void {
+    check(addon.punchHole(this.fd, offset, sizeBytes), 'fallocate', `discard ${sizeBytes} bytes at ${offset}`);
+  }
+
   /** The descriptor, for passing on: who maps it sees the same bytes. */
   get fd(): number {
     return this.#file.fd;

@@ -28,6 +28,10 @@ export type MirrorOrder =
     }
   /** The program has left the slot; or, `isEnded`, it has ended without. */
   | { readonly kind: 'unmirror'; readonly arena: number; readonly slot: number; readonly isEnded: boolean }
+  /**
+   * Rings there that the lane writes and that are idle since the last time give their pages back.
+   */
+  | { readonly kind: 'trim'; readonly arena: number }
   /** It is unmapped, and its descriptors are closed. */
   | { readonly kind: 'arenaGone'; readonly arena: number }
   /** The daemon stops: all programs go on by TCP, but for what is sent of those that have ended. */

@@ -1,22 +1,9 @@
 // Two processes with one connection, which becomes direct and plain again: prints the keepalive of
 // the socket as the program sees it, and as the kernel has it.
-#include <arpa/inet.h>
-#include <dlfcn.h>
+#include "../direct-pair.h"
+
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static int (*promote)(int), (*demote)(int);
-
-static void require(int is_right, const char *what) {
-  if (is_right) return;
-  perror(what);
-  exit(1);
-}
 
 static int seen(int fd, int level, int option) {
   int value = -1;
@@ -52,15 +39,7 @@ static void exchange(int fd) {
   require(send(fd, &byte, 1, 0) == 1 && recv(fd, &byte, 1, 0) == 1, "exchange");
 }
 
-static void become_direct(int fd) {
-  // The other end may be late.
-  for (int tries = 0; !promote(fd); tries++)
-    require(tries < 20, "promote");
-}
-
-static void play_client(const struct sockaddr_in *address) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  require(connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0, "connect");
+static void play_client(int fd) {
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 222);
   set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 33);
   set(fd, IPPROTO_TCP, TCP_KEEPCNT, 9);
@@ -78,34 +57,17 @@ static void play_client(const struct sockaddr_in *address) {
   show("with a limit", fd);
   set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
   exchange(fd);
-  require(demote(fd), "demote");
+  require(library_call("millrace_direct_demote")(fd), "demote");
   show("plain again", fd);
   exchange(fd);
-  fflush(stdout);
-  close(fd);
 }
 
-int main(void) {
-  promote = (int (*)(int))dlsym(RTLD_DEFAULT, "millrace_direct_promote");
-  demote = (int (*)(int))dlsym(RTLD_DEFAULT, "millrace_direct_demote");
-  require(promote != NULL && demote != NULL, "the library is not loaded");
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t size = sizeof(address);
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  require(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 8) == 0, "listen");
-  require(getsockname(listener, (struct sockaddr *)&address, &size) == 0, "getsockname");
-  const pid_t child = fork();
-  if (child == 0) {
-    close(listener);
-    play_client(&address);
-    exit(0);
-  }
-  const int fd = accept(listener, NULL, NULL);
-  require(fd >= 0, "accept");
+static void play_server(int fd) {
   become_direct(fd);
   for (char byte; recv(fd, &byte, 1, 0) == 1;)
     require(send(fd, &byte, 1, 0) == 1, "send");
-  int status;
-  require(waitpid(child, &status, 0) == child, "client");
-  return status == 0 ? 0 : 1;
+}
+
+int main(void) {
+  return play_pair(play_client, play_server);
 }
