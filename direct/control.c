@@ -181,7 +181,7 @@ void mr_counted(struct mr_connection *connection, int fd) {
 
 void mr_withdraw(struct mr_connection *connection) {
   if (mr.control < 0 || connection->conversation != mr.conversation) return;
-  const uint32_t flags = connection->leaves_rest ? MR_LEAVES_REST : 0;
+  const uint32_t flags = (connection->leaves_rest ? MR_LEAVES_REST : 0) | (connection->is_bulk ? MR_WAS_BULK : 0);
   for (int tries = 0; !tell(MR_WITHDRAW, connection->id, 0, flags, -1) && errno == EAGAIN && tries < 100; tries++) {
     struct pollfd full = {.fd = mr.control, .events = POLLOUT};
     real.poll(&full, 1, 10);

@@ -29,6 +29,7 @@ enum {
   MR_OFFER_AFTER = 12,   // reads and writes
   MR_OFFER_AGAIN = 4096, // reads and writes after it went back to TCP
   MR_OFFER_SOON = 256,   // after a lane was lost
+  MR_OFFER_LATE = 65536, // after its lane left it because it moves bulk
 };
 
 // Held for tens of nanoseconds, except around a call of a blocking socket. Process-shared, and
@@ -117,6 +118,7 @@ struct mr_connection {
   bool is_resumed;  // the writer has gone on by TCP: the ring ends at in_end
   bool wants_back;  // bytes that were not read are wanted on TCP, and not from the ring
   bool leaves_rest; // it is closed, and its lane sends the rest
+  bool is_bulk;     // the lane left it for that
   bool wants_fin;   // the program has shut it, and bytes of the ring go by TCP first
   bool awaits_word; // TCP has ended: the lane says whether more comes by the ring
   uint64_t token;   // of both ends

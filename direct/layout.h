@@ -29,6 +29,7 @@ enum mr_arena_flags {
 
 enum mr_withdraw_flags {
   MR_LEAVES_REST = 1, // the lane sends what the ring still has
+  MR_WAS_BULK = 2,    // the lane left it for that: enum mr_lost
 };
 
 enum mr_message_kind {
@@ -83,11 +84,16 @@ struct mr_flow {
   _Atomic uint32_t is_shut;              // the writer sends no more, but may still read
   // the writer demotes: the reader takes back what it has not read
   _Atomic uint32_t wants_back;
-  _Atomic uint32_t is_lost; // no more bytes come by this ring: they come by TCP
+  _Atomic uint32_t is_lost; // no more bytes come by this ring, but by TCP: enum mr_lost
   // Written by the reader, but for the first `read`, which is where the ring begins.
   _Alignas(64) _Atomic uint32_t read; // the position after the last byte that was taken
   _Atomic uint32_t looks;             // 1: the reader looks into the ring, so `from` may be set
   _Atomic uint32_t is_gone;           // the reader has closed the connection
+};
+
+enum mr_lost {
+  MR_LOST = 1,
+  MR_LOST_BULK = 2, // TCP alone is faster for what the connection moves
 };
 
 // Flags of `from`.

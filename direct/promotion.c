@@ -97,7 +97,7 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
   connection->out_mode = MR_TCP;
   connection->has_lane = arena->has_lane;
   connection->is_resumed = connection->wants_back = connection->awaits_word = false;
-  connection->leaves_rest = connection->wants_fin = false;
+  connection->leaves_rest = connection->wants_fin = connection->is_bulk = false;
   connection->in_skip = 0;
   connection->header_left = 0;
   connection->idle_position = connection->out_position;
@@ -124,9 +124,12 @@ static void become_plain(struct mr_connection *connection, int fd) {
   mr_unwatch_connection(fd);
   mr_members_kernel(connection);
   atomic_fetch_sub(&mr.direct_count, 1);
+  connection->is_bulk = connection->has_lane && atomic_load(&connection->in->is_lost) == MR_LOST_BULK;
   // The call that this happens in is one of the users.
   leave_slot(connection, atomic_load(&connection->users) <= 1);
-  connection->offer_at = connection->messages + (connection->has_lane ? MR_OFFER_SOON : MR_OFFER_AGAIN);
+  connection->offer_at = connection->messages + (connection->is_bulk    ? MR_OFFER_LATE
+                                                 : connection->has_lane ? MR_OFFER_SOON
+                                                                        : MR_OFFER_AGAIN);
   atomic_store(&connection->state, MR_PLAIN);
 }
 

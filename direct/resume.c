@@ -239,7 +239,7 @@ void mr_resume_out(struct mr_connection *connection, uint64_t flags) {
 // know it, too.
 void mr_lose(struct mr_connection *connection) {
   if (atomic_load(&connection->state) != MR_DIRECT) return;
-  atomic_store(&connection->in->is_lost, 1);
+  atomic_store(&connection->in->is_lost, MR_LOST);
   mr_give_back(connection);
   atomic_store(&connection->kernel_news, 1);
   mr_members_ready(connection);

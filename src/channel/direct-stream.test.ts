@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { lostWords } from '../direct/arena/index.ts';
 import { wires } from '../providers/soft/fixtures/soft-pair.ts';
 import { Dice } from './fixtures/dice.ts';
 import { type DirectEnd, DirectPairs, RING_BYTES } from './fixtures/direct-pair.ts';
@@ -291,4 +292,43 @@ describe('random pieces in random order', () => {
       });
     });
   }
+});
+
+describe('a direct stream that moves bulk', () => {
+  const geometry = { slotBytes: 256, slots: 8192, maxRecordSlots: 1024 };
+  const bulkRing = 256 * 1024;
+  const total = 9 * 1024 * 1024;
+
+  /**
+   * When all has come or the stream was left: what was written, and the words of writer and reader.
+   */
+  async function moved(wire: string, pieceBytes: number): Promise<{ bytes: number; words: readonly number[] }> {
+    await using pairs = await DirectPairs.up(
+      { devices: [`soft-${wire}`], dialer: { geometry }, acceptor: { geometry } },
+      bulkRing,
+    );
+    const ends = await pairs.promoted();
+    const [{ program: writer }, { program: reader }] = ends;
+    await pairs.until('all has come, or it was left', () => {
+      if (writer.isTakenBack) return reader.isLost;
+      if (writer.sent === reader.received) writer.write(pieceBytes);
+      reader.read(bulkRing);
+      return reader.received >= total;
+    });
+    return { bytes: writer.sent, words: ends.map(({ program }) => program.lostWord) };
+  }
+
+  test('is left to TCP where the wire is TCP as well', async () => {
+    const { bytes, words } = await moved('tcp', 64 * 1024);
+    assert.ok(bytes < total);
+    assert.deepEqual(words, [lostWords.bulk, lostWords.lost]);
+  });
+
+  test('stays where its pieces are small', async () => {
+    assert.deepEqual((await moved('tcp', 8 * 1024)).words, [0, 0]);
+  });
+
+  test('stays on other wires', async () => {
+    assert.deepEqual((await moved('shm', 64 * 1024)).words, [0, 0]);
+  });
 });

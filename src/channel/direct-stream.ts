@@ -5,6 +5,7 @@
 // any moment: it marks its slot as lost and forgets it. Both sides end it with a `reset`; what
 // arrives between the two is dropped.
 
+import { lostWords } from '../direct/arena/index.ts';
 import type { Resumable } from '../loop/index.ts';
 import type { RecordWriting } from './control-record-writer.ts';
 import { FROM_BYTES, KEY_BYTES, readFrom, writeFrom, writeKey } from './direct-records.ts';
@@ -17,6 +18,13 @@ import { recordFlags, StreamEnds, type StreamEndsEvents } from './stream-ends.ts
 
 /** Records that one stream may write before other streams of the lane have their turn. */
 const MAX_ROUNDS = 4;
+/**
+ * Over the kernel's TCP, large pieces are faster without us: the programs' own connection moves
+ * them by the same TCP with four copies less. So a stream is left to it after so many bytes in
+ * pieces of such a size on average. Small pieces of many connections share sends of ours, and stay.
+ */
+const BULK_BYTES = 8 * 1024 * 1024;
+const BULK_PIECE_BYTES = 32 * 1024;
 /** Data may not be written before these are. */
 const BEFORE_DATA = recordFlags.open | recordFlags.from;
 
@@ -25,6 +33,8 @@ export interface DirectOwner {
   readonly outgoing: OutgoingRing;
   readonly context: LinkContext;
   readonly maxPayloadBytes: number;
+  /** Records go by the kernel's TCP. */
+  readonly isOverTcp: boolean;
   enqueue(stream: RecordWriting): void;
   waitForRoom(stream: RecordWriting): void;
   wrote(sizeBytes: number): void;
@@ -54,6 +64,9 @@ export class DirectStream implements RecordWriting, Resumable, StreamEndsEvents 
   #position = 0;
   bytesIn = 0;
   bytesOut = 0;
+  /** Since it was last looked at whether it moves bulk. */
+  #pieceBytes = 0;
+  #pieces = 0;
 
   /** Without a slot it can only be reset. */
   constructor(owner: DirectOwner, key: string, slot: MirroredSlot | undefined) {
@@ -180,13 +193,29 @@ export class DirectStream implements RecordWriting, Resumable, StreamEndsEvents 
       fromProgram.take(outgoing.memory, outgoing.payloadOffset, size);
       outgoing.commit(recordKinds.data, this.#id, size, toProgram.tell());
       this.bytesOut += size;
+      this.#pieceBytes += size;
+      this.#pieces++;
       this.#owner.wrote(size);
+      if (this.#pieceBytes >= BULK_BYTES && this.#isBulk()) {
+        slot.lose(lostWords.bulk);
+        this.#end();
+        return;
+      }
     }
     if (!this.#isEnding) return;
     if (fromProgram.hasBegun && !fromProgram.isOver) this.#tell(mirrorWords.ended);
     // A child of the program may still have the connection, and goes on by TCP.
     slot.lose();
     this.#end();
+  }
+
+  /** Asked after BULK_BYTES. */
+  #isBulk(): boolean {
+    const isLarge = this.#pieceBytes >= this.#pieces * BULK_PIECE_BYTES;
+    this.#pieceBytes = 0;
+    this.#pieces = 0;
+    // What a program has left behind must be sent here.
+    return isLarge && this.#owner.isOverTcp && !this.#isEnding;
   }
 
   #tell(words: number): void {

@@ -4,6 +4,7 @@
 // The program may write anything at any time. What is wrong is `isBroken`, and ends this stream
 // only. What the peer sends is checked by `accepts`.
 
+import { type LostWord, lostWords } from '../direct/arena/index.ts';
 import { copyMemory, type SharedMemory } from '../native/index.ts';
 import { type FlowWords, flowIndex, highOf, lowOf, RETRACTED_HIGH } from './flow-words.ts';
 import { CREDIT_MASK, mirrorWords } from './record-layout.ts';
@@ -199,7 +200,7 @@ export class FlowToProgram {
   /** The writer has gone back to TCP. */
   onStopped(): void {
     this.#isOver = true;
-    this.#words.store(isLost, 1);
+    this.#words.store(isLost, lostWords.lost);
     this.#words.changed();
   }
 
@@ -215,10 +216,10 @@ export class FlowToProgram {
   }
 
   /** Nothing comes any more. What the ring has is followed by what comes by TCP. */
-  lose(): void {
+  lose(why: LostWord): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#words.store(isLost, 1);
+    this.#words.store(isLost, why);
     this.#words.changed();
   }
 }

@@ -134,6 +134,10 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     this.#hugeRings = new HugeRings(this.memory, geometry);
   }
 
+  get isOverTcp(): boolean {
+    return this.#transport?.wire === 'tcp';
+  }
+
   get isUp(): boolean {
     return this.#notifier !== undefined;
   }

@@ -1,7 +1,7 @@
 // A slot that a lane shares with a program of its host and mirrors to the peer: the lane is party
 // 1.
 
-import type { MappedArena } from '../direct/arena/index.ts';
+import { type LostWord, lostWords, type MappedArena } from '../direct/arena/index.ts';
 import { FlowFromProgram } from './flow-from-program.ts';
 import { FlowToProgram } from './flow-to-program.ts';
 import { FlowWords } from './flow-words.ts';
@@ -28,8 +28,8 @@ export class MirroredSlot {
   }
 
   /** Both programs go on by TCP. Whoever does this does not touch the slot any more. */
-  lose(): void {
-    this.toProgram.lose();
+  lose(why: LostWord = lostWords.lost): void {
+    this.toProgram.lose(why);
     this.fromProgram.lose();
   }
 }

@@ -196,7 +196,7 @@ export class DirectServer implements Disposable {
     const program = undo.use(
       new Program(id, socket, {
         onOffer: (from, connection, fds) => this.#promotions.offer(from, connection, fds),
-        onWithdraw: (from, connection, leavesRest) => this.#promotions.withdraw(from, connection, leavesRest),
+        onWithdraw: (from, connection, how) => this.#promotions.withdraw(from, connection, how),
         onWelcome: (from) => this.#library.add(from),
         onListens: (from, inode) => this.#library.listens(from, inode),
         onUnsettled: (which) => this.#unsettled.add(which),

@@ -15,6 +15,7 @@ import {
   encodeMessage,
   FLOW_BYTES,
   flowWords,
+  lostWords,
   MESSAGE_BYTES,
   messageKinds,
   RINGS_OFFSET,
@@ -23,6 +24,7 @@ import {
   SLOTS,
   SLOTS_OFFSET,
   WITH_LANE,
+  withdrawFlags,
 } from './layout.ts';
 
 const program = `
@@ -59,6 +61,10 @@ int main(void) {
   SHOW("at flags", offsetof(struct mr_message, flags));
   SHOW("at token", offsetof(struct mr_message, token));
   SHOW("with lane", MR_WITH_LANE);
+  SHOW("leaves rest", MR_LEAVES_REST);
+  SHOW("was bulk", MR_WAS_BULK);
+  SHOW("lost", MR_LOST);
+  SHOW("lost as bulk", MR_LOST_BULK);
   SHOW("doorbell bytes", sizeof(struct mr_doorbell));
   SHOW("ready", offsetof(struct mr_doorbell, ready));
   SHOW("asleep", offsetof(struct mr_doorbell, asleep));
@@ -105,6 +111,10 @@ test('the layout is that of direct/layout.h', () => {
       'at flags': 24,
       'at token': 24,
       'with lane': WITH_LANE,
+      'leaves rest': Number(withdrawFlags.leavesRest),
+      'was bulk': Number(withdrawFlags.wasBulk),
+      lost: lostWords.lost,
+      'lost as bulk': lostWords.bulk,
       'doorbell bytes': DOORBELL_BYTES,
       ...doorbellWords,
       'flow bytes': FLOW_BYTES,

@@ -37,8 +37,13 @@ export interface Message {
   readonly token?: bigint;
 }
 
-/** enum mr_withdraw_flags, in the place of the token: the lane sends what the ring still has. */
-export const LEAVES_REST = 1n;
+/** enum mr_withdraw_flags, in the place of the token. */
+export const withdrawFlags = {
+  /** The lane sends what the ring still has. */
+  leavesRest: 1n,
+  /** The lane left it, because it moves bulk. */
+  wasBulk: 2n,
+} as const;
 
 /** enum mr_arena_flags: the other party is a lane of the daemon. */
 export const WITH_LANE = 1;
@@ -69,6 +74,7 @@ export {
   doorbellWords,
   FLOW_BYTES,
   flowWords,
+  lostWords,
   RINGS_OFFSET,
   ringsOffset,
   SLOT_BYTES,

@@ -10,9 +10,9 @@ export interface OfferReport {
   readonly remote: string;
   readonly remoteHost: string;
   readonly netns: number;
-  /** `leaving`: the other end has left it, and this one is asked to. */
-  readonly state: 'waiting' | 'direct' | 'leaving' | 'declined';
-  /** Why it was declined; '' otherwise. */
+  /** `leaving`: the other end has left it, and this one is asked to. `left`: by its lane. */
+  readonly state: 'waiting' | 'direct' | 'leaving' | 'declined' | 'left';
+  /** Why it was declined, or left; '' otherwise. */
   readonly reason: string;
   readonly direction: 'out' | 'in';
   /** Where the other end is; '' for this host, and when it is not known. */

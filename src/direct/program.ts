@@ -11,11 +11,11 @@ import {
   DIRECT_VERSION,
   decodeMessage,
   encodeMessage,
-  LEAVES_REST,
   MESSAGE_BYTES,
   type Message,
   messageKinds,
   WITH_LANE,
+  withdrawFlags,
 } from './layout.ts';
 
 /** Others have their turn after so many messages. */
@@ -23,11 +23,18 @@ const MESSAGES_PER_TURN = 64;
 /** A program that does not read so many of ours is not read from either. */
 const MAX_UNREAD = 256;
 
+/** How a program says that it has left a connection. */
+export interface Withdrawal {
+  /** The lane sends what its ring still has. */
+  readonly leavesRest?: boolean;
+  /** By its own account, its lane left it because it moves bulk. */
+  readonly wasBulk?: boolean;
+}
+
 interface ProgramHandlers {
   /** The descriptors are the handler's to close. */
   onOffer(program: Program, connection: number, fds: readonly Fd[]): void;
-  /** `leavesRest`: the lane sends what its ring still has. */
-  onWithdraw(program: Program, connection: number, leavesRest: boolean): void;
+  onWithdraw(program: Program, connection: number, how: Withdrawal): void;
   /** Its HELLO was good. */
   onWelcome(program: Program): void;
   /** By its own account it listens at the socket with that inode. */
@@ -186,7 +193,9 @@ export class Program implements Disposable {
     } else if (kind === messageKinds.listens && this.#isWelcome && fds.length === 0) {
       this.#handlers.onListens(this, String(value));
     } else if (kind === messageKinds.withdraw && this.#isWelcome && fds.length === 0) {
-      this.#handlers.onWithdraw(this, connection, (token & LEAVES_REST) !== 0n);
+      const leavesRest = (token & withdrawFlags.leavesRest) !== 0n;
+      const wasBulk = (token & withdrawFlags.wasBulk) !== 0n;
+      this.#handlers.onWithdraw(this, connection, { leavesRest, wasBulk });
     } else {
       throw new ProtocolError(`a message of kind ${kind} with ${fds.length} descriptors is not expected now`);
     }

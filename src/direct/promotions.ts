@@ -14,7 +14,7 @@ import { OfferCounts } from './offer-counts.ts';
 import { type OfferReport, reportOf } from './offer-reports.ts';
 import { OfferedSockets, type SocketReader } from './offered-sockets.ts';
 import { hasConnected, WaitingOffers } from './pairing.ts';
-import type { Program } from './program.ts';
+import type { Program, Withdrawal } from './program.ts';
 import { RemotePairing } from './remote-pairing.ts';
 
 /** A program, and all programs of a user, may have so many offers that wait. */
@@ -116,9 +116,11 @@ export class Promotions implements Disposable {
   }
 
   /** Of a connection that is not known it is late: that one was declined meanwhile. */
-  withdraw(program: Program, number: number, leavesRest = false): void {
+  withdraw(program: Program, number: number, { leavesRest = false, wasBulk = false }: Withdrawal = {}): void {
     const connection = program.connections.get(number);
-    if (connection !== undefined) this.#leave(connection, leavesRest);
+    if (connection === undefined) return;
+    if (wasBulk) this.#lastDeclined.add(connection, 'bulk');
+    this.#leave(connection, leavesRest);
   }
 
   /** Rings that were idle since the last time give their pages back. */

@@ -75,6 +75,7 @@ describe('an offer is explained', () => {
     assert.equal(explained({ other: 'redis-server(7)' }), `${name}: direct, with redis-server(7) on this host`);
     assert.equal(explained({ peer: 'b', key }), `${name}: direct, with a program on the host of b, over shm`);
     assert.match(explained({ peer: 'b', key: '' }, []), /: not direct any more: its link to b was lost/);
+    assert.match(explained({ state: 'left', reason: 'it moves bulk' }), /: not direct any more: it moves bulk$/);
     assert.match(explained({ state: 'leaving' }), /: not direct any more: the other end has left it/);
   });
 

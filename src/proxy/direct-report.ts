@@ -53,6 +53,7 @@ export function explainOffer(offer: OfferReport, { peers, connections }: Explain
   const name = local === '' ? 'a connection' : `${local} -> ${remote}`;
   const known = connections.filter((one) => one.local === local && one.remote === remote);
   if (state === 'declined') return `${name}: not direct, its offer was declined: ${reason}`;
+  if (state === 'left') return `${name}: not direct any more: ${reason}`;
   if (state === 'waiting') {
     const isCarried = known.some(({ mode }) => mode === 'carried');
     return `${name}: not direct yet: ${isCarried ? 'it is carried, so its other end is the daemon' : whyWaiting(offer, peers)}`;

@@ -6,6 +6,8 @@ export {
   doorbellWords,
   FLOW_BYTES,
   flowWords,
+  type LostWord,
+  lostWords,
   RINGS_OFFSET,
   ringsOffset,
   SLOT_BYTES,

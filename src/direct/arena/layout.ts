@@ -25,6 +25,15 @@ export const flowWords = {
   isGone: 72,
 } as const;
 
+/** enum mr_lost: why no more bytes come by a ring, in its word `isLost`. */
+export const lostWords = {
+  lost: 1,
+  /** TCP alone is faster for what the connection moves. */
+  bulk: 2,
+} as const;
+
+export type LostWord = (typeof lostWords)[keyof typeof lostWords];
+
 /** Where the two rings of a slot start; they lie side by side. */
 export function ringsOffset(slot: number, ringBytes: number): number {
   return RINGS_OFFSET + 2 * slot * ringBytes;
