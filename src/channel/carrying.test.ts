@@ -214,6 +214,21 @@ for (const wire of wires) {
       await joined.assertNothingIsLeft();
     });
 
+    test('streams that are idle give their credit back, and go on when they are used again', async () => {
+      await using joined = await Joined.up({ devices, memoryBytes: 65_536 });
+      const pairs: [Program, Program][] = [];
+      for (let index = 0; index < 4; index++) pairs.push(await joined.connect());
+      const { budget } = joined.acceptor.context;
+      for (let round = 1; round <= 3; round++) {
+        for (const program of pairs.flat()) program.toSend = round * 20_000;
+        await joined.until('all have heard', () => pairs.flat().every(({ received }) => received === round * 20_000));
+        assert.ok(budget.promisedBytes > 0);
+        // The first beat sees that they have sent, the second that they have not.
+        for (let beats = 0; beats < 2; beats++) for (const side of joined.sides) side.beat();
+        await joined.until('nothing is promised', () => budget.promisedBytes === 0);
+      }
+    });
+
     test('a ring that is full, because the peer sleeps through it, goes on when the peer does', async () => {
       await using joined = await Joined.up({
         devices,

@@ -13,6 +13,7 @@ class Direction {
   readonly sending = new SendWindow();
   readonly receiving: ReceiveWindow;
   readonly #credits: number[] = [];
+  #returned = 0;
   #sent = 0;
   #consumed = 0;
 
@@ -42,6 +43,26 @@ class Direction {
     if (this.receiving.isDue) this.#credits.push(this.receiving.tell());
   }
 
+  /** The sender is idle: it gives credit back, which the receiver hears later. */
+  giveBack(): void {
+    this.#returned += this.sending.giveBack();
+    assert.ok(this.sending.availableBytes <= LEAST_WINDOW_BYTES);
+  }
+
+  hearReturned(): void {
+    assert.ok(this.receiving.giveBack(this.#returned), 'it gives back what it has');
+    this.#returned = 0;
+    if (this.receiving.isDue) this.#credits.push(this.receiving.tell());
+  }
+
+  play({ do: what, bytes }: Step): void {
+    if (what === 'send') this.send(bytes);
+    else if (what === 'consume') this.consume(bytes);
+    else if (what === 'give back') this.giveBack();
+    else if (what === 'hear returned') this.hearReturned();
+    else this.hear(what === 'late');
+  }
+
   /** The oldest credit, or one that comes a second time, late. */
   hear(isLate: boolean): void {
     const credit = isLate ? this.#credits[0] : this.#credits.shift();
@@ -49,13 +70,20 @@ class Direction {
   }
 
   hearAll(): void {
+    this.hearReturned();
     for (const credit of this.#credits.splice(0)) this.sending.extend(credit);
   }
 }
 
-const step = fc.record({
+interface Step {
+  readonly stream: number;
+  readonly do: 'send' | 'consume' | 'hear' | 'late' | 'give back' | 'hear returned';
+  readonly bytes: number;
+}
+
+const step: fc.Arbitrary<Step> = fc.record({
   stream: fc.nat({ max: 4 }),
-  do: fc.constantFrom('send', 'consume', 'hear', 'late'),
+  do: fc.constantFrom('send', 'consume', 'hear', 'late', 'give back', 'hear returned'),
   bytes: fc.integer({ min: 1, max: 40_000 }),
 });
 
@@ -136,14 +164,11 @@ describe('streams that share a budget', () => {
           const budget = new MemoryBudget(limitBytes);
           const streams = Array.from({ length: 5 }, () => new Direction(budget, firstBytes, 131_072));
           const most = limitBytes + streams.length * LEAST_WINDOW_BYTES;
-          for (const { stream, do: what, bytes } of steps) {
-            const one = streams[stream];
-            if (what === 'send') one.send(bytes);
-            else if (what === 'consume') one.consume(bytes);
-            else one.hear(what === 'late');
+          for (const one of steps) {
+            streams[one.stream].play(one);
             const waiting = streams.reduce((sum, { waitingBytes }) => sum + waitingBytes, 0);
-            assert.ok(waiting <= budget.promisedBytes, `${waiting} bytes wait, ${budget.promisedBytes} were promised`);
-            assert.ok(budget.promisedBytes <= most, `${budget.promisedBytes} promised of ${limitBytes}`);
+            assert.ok(waiting <= most, `${waiting} bytes wait, ${limitBytes} may, and the least of each`);
+            assert.ok(budget.promisedBytes <= limitBytes, `${budget.promisedBytes} promised of ${limitBytes}`);
           }
           for (const { receiving } of streams) receiving.close();
           assert.equal(budget.promisedBytes, 0);
@@ -158,12 +183,7 @@ describe('streams that share a budget', () => {
       fc.property(fc.integer({ min: 4096, max: 100_000 }), fc.array(step, { maxLength: 200 }), (limitBytes, steps) => {
         const budget = new MemoryBudget(limitBytes);
         const streams = Array.from({ length: 5 }, () => new Direction(budget, 8192, 65_536));
-        for (const { stream, do: what, bytes } of steps) {
-          const one = streams[stream];
-          if (what === 'send') one.send(bytes);
-          else if (what === 'consume') one.consume(bytes);
-          else one.hear(what === 'late');
-        }
+        for (const one of steps) streams[one.stream].play(one);
         const [read] = streams;
         for (let sent = 0, rounds = 0; sent < 300_000; rounds++) {
           read.consume(Number.MAX_SAFE_INTEGER);
@@ -174,5 +194,38 @@ describe('streams that share a budget', () => {
       }),
       { numRuns: 100 },
     );
+  });
+
+  test('streams that are idle leave all of it to those that are busy', () => {
+    const budget = new MemoryBudget(1 << 20);
+    const idle = Array.from({ length: 1000 }, () => new Direction(budget, 65_536, 1 << 20));
+    assert.ok(budget.promisedBytes > (1 << 20) / 2, 'they have it before they give it back');
+    for (const one of idle) {
+      one.giveBack();
+      one.hearReturned();
+    }
+    assert.equal(budget.promisedBytes, 0);
+    const busy = new Direction(budget, 65_536, 1 << 20);
+    for (let round = 0; round < 20; round++) {
+      busy.send(1 << 20);
+      busy.consume(1 << 20);
+      busy.hearAll();
+    }
+    assert.ok(busy.sending.availableBytes >= 1 << 18, `${busy.sending.availableBytes} bytes`);
+    // One that wakes up has the least at once, and the rest after it was read.
+    const [woken] = idle;
+    assert.equal(woken.send(100_000), LEAST_WINDOW_BYTES);
+    woken.consume(LEAST_WINDOW_BYTES);
+    woken.hearAll();
+    assert.ok(woken.send(100_000) >= 32_768);
+  });
+
+  test('credit that a peer does not have cannot be given back', () => {
+    const window = new ReceiveWindow(new MemoryBudget(1 << 20), 8192, 65_536);
+    window.tell();
+    assert.equal(window.giveBack(8193), false);
+    assert.equal(window.giveBack(4096), true);
+    assert.equal(window.receive(4097), false);
+    assert.equal(window.receive(4096), true);
   });
 });

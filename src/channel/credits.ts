@@ -9,7 +9,8 @@ const HALF = 0x8000_0000;
 
 /**
  * Bytes that peers may still send to this side, which then has to hold them, for all streams
- * together.
+ * together. The least that each stream has is not counted: a budget that idle streams could use up
+ * would leave nothing for busy ones.
  */
 export class MemoryBudget {
   readonly limitBytes: number;
@@ -19,16 +20,16 @@ export class MemoryBudget {
     this.limitBytes = limitBytes;
   }
 
-  /** Granted and not consumed yet: the most that could have to be held. */
+  /** Granted above the least of each stream, and not consumed yet. */
   get promisedBytes(): number {
     return this.#promisedBytes;
   }
 
-  /** Promises up to `wanted` bytes: fewer when memory is short, but at least LEAST_WINDOW_BYTES. */
+  /** Promises up to `wanted` bytes, or fewer when memory is short. */
   promise(wanted: number): number {
     // A part of what is left, so that the first streams do not get all of it.
-    const fair = Math.max(LEAST_WINDOW_BYTES, (this.limitBytes - this.#promisedBytes) / 4);
-    const bytes = Math.min(wanted, Math.floor(fair));
+    const fair = Math.max(0, Math.floor((this.limitBytes - this.#promisedBytes) / 4));
+    const bytes = Math.min(wanted, fair);
     this.#promisedBytes += bytes;
     return bytes;
   }
@@ -42,8 +43,10 @@ export class MemoryBudget {
 export class ReceiveWindow {
   readonly #budget: MemoryBudget;
   readonly #maxBytes: number;
-  /** All three count from the start of the stream. */
+  /** All four count from the start of the stream. */
   #granted = 0;
+  /** Of what was granted, the peer will not use so much. */
+  #returned = 0;
   #received = 0;
   #consumed = 0;
   #windowBytes: number;
@@ -53,8 +56,10 @@ export class ReceiveWindow {
   constructor(budget: MemoryBudget, firstBytes: number, maxBytes: number) {
     this.#budget = budget;
     this.#maxBytes = maxBytes;
-    this.#windowBytes = budget.promise(firstBytes);
-    this.#granted = this.#windowBytes;
+    this.#windowBytes = firstBytes;
+    this.#grant(firstBytes);
+    // What a stream starts with is its share; it grows from there.
+    this.#windowBytes = this.#open;
   }
 
   /** Received and not consumed. */
@@ -65,7 +70,8 @@ export class ReceiveWindow {
   /** A grant is due that the peer has not been told of and may need soon. */
   get isDue(): boolean {
     const news = this.#granted - this.#told;
-    return news > 0 && (news >= this.#windowBytes / 2 || this.#told - this.#received < this.#windowBytes / 4);
+    const left = this.#told - this.#returned - this.#received;
+    return news > 0 && (news >= this.#windowBytes / 2 || left < this.#windowBytes / 4);
   }
 
   /** The grant as it travels, modulo 2^32; it counts as told. */
@@ -80,8 +86,20 @@ export class ReceiveWindow {
 
   /** False when the peer sent more than it may. */
   receive(bytes: number): boolean {
-    if (this.#received + bytes > this.#granted) return false;
+    if (this.#received + bytes > this.#granted - this.#returned) return false;
     this.#received += bytes;
+    return true;
+  }
+
+  /** The peer gives credit back. False when it has not so much. */
+  giveBack(bytes: number): boolean {
+    if (bytes > this.#told - this.#returned - this.#received) return false;
+    const before = this.#countedBytes;
+    this.#returned += bytes;
+    this.#budget.settle(before - this.#countedBytes);
+    // It has sent more before this came, and was granted nothing for it, as it seemed to have
+    // enough.
+    if (this.#open < LEAST_WINDOW_BYTES) this.#grant(this.#windowBytes);
     return true;
   }
 
@@ -90,19 +108,35 @@ export class ReceiveWindow {
    * is quick.
    */
   consume(bytes: number): void {
+    const before = this.#countedBytes;
     this.#consumed += bytes;
-    this.#budget.settle(bytes);
-    const open = this.#granted - this.#consumed;
-    if (open > this.#windowBytes / 2) return;
+    this.#budget.settle(before - this.#countedBytes);
+    if (this.#open > this.#windowBytes / 2) return;
     // Everything that came was taken at once: the window is the bottleneck.
     if (this.waitingBytes === 0 && this.#windowBytes < this.#maxBytes) this.#windowBytes = this.#grown();
-    const wanted = this.#windowBytes - open;
-    this.#granted += this.#budget.promise(wanted);
+    this.#grant(this.#windowBytes);
   }
 
   close(): void {
-    this.#budget.settle(this.#granted - this.#consumed);
-    this.#consumed = this.#granted;
+    this.#budget.settle(this.#countedBytes);
+    this.#consumed = this.#granted - this.#returned;
+  }
+
+  /** Granted and not consumed: the most that may have to be held. */
+  get #open(): number {
+    return this.#granted - this.#returned - this.#consumed;
+  }
+
+  /** What the budget has promised to this stream. */
+  get #countedBytes(): number {
+    return Math.max(0, this.#open - LEAST_WINDOW_BYTES);
+  }
+
+  /** Opens the window up to so much; as far as memory goes, and to LEAST_WINDOW_BYTES always. */
+  #grant(wantedBytes: number): void {
+    const open = this.#open;
+    const least = Math.max(0, Math.min(wantedBytes, LEAST_WINDOW_BYTES) - open);
+    this.#granted += least + this.#budget.promise(Math.max(0, wantedBytes - open - least));
   }
 
   #grown(): number {
@@ -114,11 +148,14 @@ export class ReceiveWindow {
 
 /** Bytes that this side may send on one stream. */
 export class SendWindow {
+  /** All that was granted; */
   #limit = 0;
+  /** so much of it was given back. */
+  #returned = 0;
   #sent = 0;
 
   get availableBytes(): number {
-    return this.#limit - this.#sent;
+    return this.#limit - this.#returned - this.#sent;
   }
 
   get sentBytes(): number {
@@ -127,6 +164,16 @@ export class SendWindow {
 
   send(bytes: number): void {
     this.#sent += bytes;
+  }
+
+  /**
+   * Gives back what is not used, but for the least. Returns how much, which the peer is to be told:
+   * it counts from now on. Grants that are on their way add to what is left.
+   */
+  giveBack(): number {
+    const bytes = Math.max(0, this.availableBytes - LEAST_WINDOW_BYTES);
+    this.#returned += bytes;
+    return bytes;
   }
 
   /** The peer's grant as it travels. One that is behind what we know is ignored. */

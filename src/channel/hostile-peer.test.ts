@@ -11,7 +11,7 @@ import { OPEN_PAYLOAD_BYTES } from './open-record.ts';
 import { recordKinds, recordWords } from './record-layout.ts';
 import { controlOffset, controlWords, regionBytes } from './region-layout.ts';
 
-const { open, opened, data, shut, reset, credit, refused } = recordKinds;
+const { open, opened, data, shut, reset, credit, refused, returned } = recordKinds;
 const BYTES = 60_000;
 
 /** What the dialer's side does instead of what its streams want. */
@@ -114,6 +114,7 @@ describe('a peer that makes protocol errors', () => {
   test('records that may have crossed with our own end are no protocol error', async () => {
     const protocolErrors = await play((link) => {
       put(link, credit, 2, 0, 5);
+      put(link, returned, 2);
       put(link, reset, 2);
       put(link, reset, 1);
     });

@@ -100,6 +100,8 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
   #transport: Transport | undefined;
   #notifier: Notifier | undefined;
   #isClosed = false;
+  /** No transport was agreed on yet. */
+  #isFresh = true;
   /**
    * Records that the peer has not read are in our own memory, whatever becomes of the transport.
    */
@@ -249,7 +251,9 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
    * `readState`).
    */
   forgetUnread(): void {
-    this.incoming.wipe();
+    // Nobody has written there yet, and wiping would touch all of its pages.
+    if (this.#isFresh) this.#isFresh = false;
+    else this.incoming.wipe();
   }
 
   /**
@@ -326,6 +330,7 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     if (this.#transport.window === undefined) this.#hugeRings.consider(this.outgoing.number, this.#writer.bytes);
     // However few records were read: what the peer's status says of its ring is then true.
     if (this.#indexer.isBehind) this.#indexer.publish(this.#transport, this.#notifier.mode);
+    for (const stream of this.#sockets) stream.beat();
     this.#pingSentNs = nowNs;
     this.#writer.enqueuePing(recordKinds.ping, (nowNs / 1000) >>> 0);
   }
@@ -411,10 +416,13 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     const stream = this.#streams.get(id);
     if (stream === undefined) {
       // The peer wrote it before it knew that the stream was over.
-      const isLate = kind === recordKinds.credit || kind === recordKinds.reset;
+      const isLate = kind === recordKinds.credit || kind === recordKinds.returned || kind === recordKinds.reset;
       return isLate ? '' : `kind ${kind} of stream ${id}, which is not open`;
     }
     if (stream.isDirect) return stream.onRecord(this.incoming, this.#words);
+    if (kind === recordKinds.returned) {
+      return stream.onReturned(value) ? '' : `stream ${id} gives back more credit than it has`;
+    }
     if (kind > recordKinds.pong) return `kind ${kind} of stream ${id}, which is not direct`;
     if (credit >= 0) stream.onCredit(credit);
     if (kind === recordKinds.opened) stream.onOpened();

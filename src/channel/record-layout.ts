@@ -48,9 +48,11 @@ export const recordKinds = {
   from: 12,
   /** Words of a slot: value has flags of `mirrorWords`. */
   mirror: 13,
+  /** Credit that is not used is given back: value bytes of it. Not of a direct stream. */
+  returned: 14,
 } as const;
 
-export const MAX_KIND = recordKinds.mirror;
+export const MAX_KIND = recordKinds.returned;
 
 /** Of a credit of a direct stream: a small integer, for which nothing is allocated. */
 export const CREDIT_MASK = 0x7fff_ffff;

@@ -19,7 +19,7 @@ import { UsageError } from '../errors.ts';
  * Of regions and records, and of what the kinds of records mean. Peers with another version do not
  * talk.
  */
-export const LAYOUT_VERSION = 2;
+export const LAYOUT_VERSION = 3;
 
 export const controlWords = { readPosition: 0, readerMode: 1, writerWaits: 2 } as const;
 export const CONTROL_WORDS = 3;

@@ -14,8 +14,9 @@ export const recordFlags = {
   from: 8,
   mirror: 16,
   credit: 32,
-  shut: 64,
-  reset: 128,
+  returned: 64,
+  shut: 128,
+  reset: 256,
 } as const;
 
 const ENDS = recordFlags.shut | recordFlags.reset | recordFlags.refused;

@@ -26,6 +26,9 @@ export function writeStreamRecord(ring: OutgoingRing, stream: Stream, flag: numb
     case recordFlags.credit:
       ring.commit(recordKinds.credit, stream.id, 0, stream.tellCredit());
       break;
+    case recordFlags.returned:
+      ring.commit(recordKinds.returned, stream.id, 0, -1, stream.tellReturned());
+      break;
     case recordFlags.shut:
       ring.commit(recordKinds.shut, stream.id, 0);
       break;

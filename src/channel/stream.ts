@@ -70,6 +70,10 @@ export class Stream implements RecordWriting, Watched, Resumable, Draining, Stre
   /** The errno with which the server was not reached, here or at the peer; 0 when it was. */
   refusal = 0;
   bytesIn = 0;
+  /** Credit that was given back, of which the peer is to be told. */
+  #returnedBytes = 0;
+  /** What was sent at the last beat. */
+  #sentAtBeat = 0;
 
   /**
    * Takes over a socket that resets when it is closed; a closed one is for streams that are
@@ -111,6 +115,20 @@ export class Stream implements RecordWriting, Watched, Resumable, Draining, Stre
   get state(): string {
     if (this.#leg.isConnecting || (this.ends.pending & recordFlags.open) !== 0) return 'opening';
     return this.ends.isOpen ? 'open' : 'closing';
+  }
+
+  /**
+   * About once a second: a stream that has sent nothing since the last time needs little credit.
+   */
+  beat(): void {
+    const sent = this.#sending.sentBytes;
+    const isIdle = sent === this.#sentAtBeat;
+    this.#sentAtBeat = sent;
+    if (!isIdle || !this.ends.maySend) return;
+    const bytes = this.#sending.giveBack();
+    if (bytes === 0) return;
+    this.#returnedBytes += bytes;
+    this.ends.request(recordFlags.returned);
   }
 
   // From the program to the ring
@@ -204,6 +222,14 @@ export class Stream implements RecordWriting, Watched, Resumable, Draining, Stre
     if (this.#leg.mayRead) this.resume();
   }
 
+  /** The peer gives credit back. False when it has not so much. */
+  onReturned(sizeBytes: number): boolean {
+    if (this.#leg.isClosed) return true;
+    if (!this.#receiving.giveBack(sizeBytes)) return false;
+    this.#offerCredit();
+    return true;
+  }
+
   /** False when the peer sent more than it may. */
   expects(sizeBytes: number): boolean {
     return this.ends.mayReceive && this.#receiving.receive(sizeBytes);
@@ -293,6 +319,13 @@ export class Stream implements RecordWriting, Watched, Resumable, Draining, Stre
     return this.#receiving.tell();
   }
 
+  /** Credit that was given back; it counts as told. */
+  tellReturned(): number {
+    const bytes = this.#returnedBytes;
+    this.#returnedBytes = 0;
+    return bytes;
+  }
+
   get isCreditTold(): boolean {
     return this.#receiving.isTold;
   }
@@ -366,6 +399,10 @@ export class Stream implements RecordWriting, Watched, Resumable, Draining, Stre
 
   #consumed(sizeBytes: number): void {
     this.#receiving.consume(sizeBytes);
+    this.#offerCredit();
+  }
+
+  #offerCredit(): void {
     if (this.#receiving.isDue && this.ends.mayReceive && !this.ends.isResetHere) this.ends.request(recordFlags.credit);
   }
 
