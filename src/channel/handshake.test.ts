@@ -41,7 +41,7 @@ describe('a message of a handshake', () => {
   const protocolErrors: readonly [string, Fields, RegExp][] = [
     ['of no kind', {}, /its kind is missing; expected offer or accept/],
     ['of an unknown kind', { kind: 'offers', attempt: 1 }, /its kind is "offers"/],
-    ['with another layout', changed(offer, 'layout', 1), /layout is 1; expected 2/],
+    ['with another layout', changed(offer, 'layout', 1), /layout is 1; expected 3/],
     ['without a session', changed(offer, 'session', 'me'), /session is "me"; expected 32 hex/],
     ['with a wire that is none', changed(offer, 'wire', '../x'), /wire is "..\/x"; expected the name/],
     ['neither new nor resumed', changed(offer, 'isResumed', 1), /isResumed is 1; expected true or false/],

@@ -46,7 +46,7 @@ describe('a ring that a hostile peer writes', () => {
   const protocolErrors: readonly [string, Parameters<typeof forge>[1], RegExp][] = [
     ['a sequence that is not due', { sequence: 9 }, /record 9 where 1 is due/],
     ['no kind', { kind: 0 }, /of kind 0/],
-    ['an unknown kind', { kind: MAX_KIND + 1 }, /of kind 14/],
+    ['an unknown kind', { kind: MAX_KIND + 1 }, /of kind 15/],
     ['an unknown flag', { kind: recordKinds.data | 0x200 }, /of kind 5/],
     ['no slots', { slots: 0 }, /of 0 slots/],
     ['more slots than a record may have', { slots: 5, size: 250 }, /of 5 slots/],
