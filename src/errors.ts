@@ -81,3 +81,10 @@ export class SystemError extends Error {
     this.syscall = syscall;
   }
 }
+
+const shortages: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM', 'ENOSPC']);
+
+/** The process or the machine has run out of something, for now. */
+export function isShortage(error: unknown): boolean {
+  return error instanceof SystemError && shortages.has(error.code);
+}

@@ -4,8 +4,8 @@
 
 import { constants } from 'node:os';
 import type { Leg, StreamInfo } from '../channel/index.ts';
-import { SystemError } from '../errors.ts';
-import { isShortage, prepareLeg } from '../loop/index.ts';
+import { isShortage, SystemError } from '../errors.ts';
+import { prepareLeg } from '../loop/index.ts';
 import { type Address, formatAddress, ip, type Socket } from '../native/index.ts';
 import { addressOf, type LaneSteering } from '../steering/index.ts';
 import type { ConnectionEvents } from './connection-events.ts';

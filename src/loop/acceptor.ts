@@ -1,7 +1,7 @@
 // Listens, and accepts connections until none waits; pauses while the process has no descriptors
 // left.
 
-import { SystemError } from '../errors.ts';
+import { isShortage, SystemError } from '../errors.ts';
 import { type Address, pollEvents, Socket, TimerFd } from '../native/index.ts';
 import type { EventLoop, Resumable, Watched } from './event-loop.ts';
 import { prepareLeg } from './leg-socket.ts';
@@ -12,7 +12,6 @@ const BACKLOG = 65_535;
 const MAX_ACCEPTS = 64;
 /** Descriptors may be freed without the acceptor noticing, so it tries again at this interval. */
 const RETRY_NS = 100_000_000;
-const shortages: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM']);
 
 export interface AcceptorOptions {
   readonly loop: EventLoop;
@@ -105,15 +104,7 @@ export class Acceptor implements Watched, Resumable, Disposable {
   #next(): Socket | undefined {
     const parked = this.#parked;
     this.#parked = undefined;
-    if (parked !== undefined) return parked;
-    for (;;) {
-      try {
-        return this.listener.accept();
-      } catch (error) {
-        // The client was gone before it was accepted.
-        if (!(error instanceof SystemError) || error.code !== 'ECONNABORTED') throw error;
-      }
-    }
+    return parked ?? this.listener.accept();
   }
 
   #admit(socket: Socket): void {
@@ -131,11 +122,6 @@ export class Acceptor implements Watched, Resumable, Disposable {
     this.#isShort = true;
     this.#retry.set();
   }
-}
-
-/** The process or the machine has run out of something, for now. */
-export function isShortage(error: unknown): boolean {
-  return error instanceof SystemError && shortages.has(error.code);
 }
 
 /** Calls back some time after it was set. */

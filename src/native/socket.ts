@@ -25,7 +25,7 @@ const SHUT_RDWR = 2;
 const MSG_PEEK = 2;
 const FIONREAD = 0x541b;
 const SIOCOUTQ = 0x5411;
-const { EALREADY, ECONNRESET, EINPROGRESS } = constants.errno;
+const { EALREADY, ECONNABORTED, ECONNRESET, EINPROGRESS } = constants.errno;
 
 /**
  * <asm-generic/socket.h>, <netinet/tcp.h>, <linux/in.h>, <linux/udp.h>: [level, option] of those
@@ -109,9 +109,11 @@ export class Socket extends Fd {
     check(addon.listen(this.fd, backlog), 'listen');
   }
 
-  /** A connection that waits, or undefined. */
+  /** A connection that waits, or undefined. One whose client is gone already is passed over. */
   accept(): Socket | undefined {
-    const fd = checkAgain(addon.accept(this.fd), 'accept4');
+    let result = addon.accept(this.fd);
+    while (result === -ECONNABORTED) result = addon.accept(this.fd);
+    const fd = checkAgain(result, 'accept4');
     return fd === AGAIN ? undefined : new Socket(fd);
   }
 

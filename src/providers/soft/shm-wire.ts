@@ -27,6 +27,7 @@ import {
 import { ShmLink, type ShmParts } from './shm-link.ts';
 import { ringBytes } from './shm-ring.ts';
 import type { WireHost } from './wire.ts';
+import { WireListener } from './wire-listener.ts';
 
 /** Of each direction. Pages are allocated when they are first written. */
 const RING_CAPACITY = 1024 * 1024;
@@ -70,8 +71,7 @@ export class ShmWire extends LinkWire {
   readonly #host: WireHost<LinkedQp>;
   readonly #dir: string;
   readonly #path: string;
-  readonly #listener: Socket;
-  readonly #listenerToken: number;
+  readonly #listener: WireListener<LinkedQp>;
   readonly #retries: DialRetries;
   readonly #pending = new Set<Pending>();
   readonly #dials = new Map<LinkedQp, Dial>();
@@ -87,12 +87,12 @@ export class ShmWire extends LinkWire {
     sweep(dir);
     this.gid = formatGid(Uint8Array.of(0xfd, 0x6d, 0x6c, 0x72, ...randomBytes(12)));
     this.#path = socketPath(dir, this.gid);
-    this.#listener = Socket.messages();
+    const listener = Socket.messages();
     // It gets its name once it listens: before, the sweep of another process would remove it.
-    this.#listener.bind({ family: 'unix', path: `${this.#path}.new` });
-    this.#listener.listen(4096);
+    listener.bind({ family: 'unix', path: `${this.#path}.new` });
+    listener.listen(4096);
     renameSync(`${this.#path}.new`, this.#path);
-    this.#listenerToken = host.watch(this.#listener.fd, pollEvents.in, () => this.#accept());
+    this.#listener = new WireListener(host, listener, (socket) => this.#accept(socket));
   }
 
   /**
@@ -130,7 +130,6 @@ export class ShmWire extends LinkWire {
   close(): void {
     for (const pending of this.#pending) this.#drop(pending);
     for (const qp of this.#dials.keys()) this.#endDial(qp);
-    this.#host.unwatch(this.#listener.fd, this.#listenerToken);
     this.#listener.close();
     rmSync(this.#path, { force: true });
   }
@@ -186,29 +185,29 @@ export class ShmWire extends LinkWire {
     for (const part of [dial.socket, dial.outgoing, dial.incoming, dial.event]) part.close();
   }
 
-  #accept(): void {
-    for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
-      const accepted = socket;
-      if (this.#pending.size >= MAX_PENDING || !isSameUser(accepted)) {
-        accepted.close();
-        continue;
-      }
-      const pending: Pending = { socket: accepted, token: 0, offer: undefined };
-      this.#pending.add(pending);
-      this.#host.schedule(pending, MAX_PENDING_NS, () => this.#drop(pending));
-      pending.token = this.#host.watch(accepted.fd, pollEvents.in | pollEvents.peerClosed, () => {
-        try {
-          // The dialer sends one hello. A second one, or the end of the connection, drops it.
-          const offer = receiveOffer(accepted, 3);
-          if (offer === undefined) return;
-          if (pending.offer !== undefined) throw new Error('a second hello');
-          pending.offer = offer;
-          this.#match(pending);
-        } catch {
-          this.#drop(pending);
-        }
-      });
+  #accept(accepted: Socket): void {
+    if (this.#pending.size >= MAX_PENDING || !isSameUser(accepted)) {
+      accepted.close();
+      return;
     }
+    using undo = new DisposableStack();
+    undo.use(accepted);
+    const pending: Pending = { socket: accepted, token: 0, offer: undefined };
+    pending.token = this.#host.watch(accepted.fd, pollEvents.in | pollEvents.peerClosed, () => {
+      try {
+        // The dialer sends one hello. A second one, or the end of the connection, drops it.
+        const offer = receiveOffer(accepted, 3);
+        if (offer === undefined) return;
+        if (pending.offer !== undefined) throw new Error('a second hello');
+        pending.offer = offer;
+        this.#match(pending);
+      } catch {
+        this.#drop(pending);
+      }
+    });
+    this.#pending.add(pending);
+    this.#host.schedule(pending, MAX_PENDING_NS, () => this.#drop(pending));
+    undo.move();
   }
 
   #match(pending: Pending): void {

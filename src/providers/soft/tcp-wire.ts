@@ -23,6 +23,7 @@ import {
 } from './rendezvous.ts';
 import type { ByteStream } from './stream.ts';
 import type { WireHost } from './wire.ts';
+import { WireListener } from './wire-listener.ts';
 
 const EVENTS = pollEvents.in | pollEvents.out | pollEvents.peerClosed | pollEvents.edge;
 
@@ -87,8 +88,7 @@ export class TcpWire extends LinkWire {
   readonly gid: Gid;
   readonly lid: number;
   readonly #host: WireHost<LinkedQp>;
-  readonly #listener: Socket;
-  readonly #listenerToken: number;
+  readonly #listener: WireListener<LinkedQp>;
   readonly #memory = SharedMemory.create({ sizeBytes: HELLO_BYTES, name: 'hello' });
   readonly #ranges = new RangeList(64);
   readonly #pending = new Set<Pending>();
@@ -102,20 +102,20 @@ export class TcpWire extends LinkWire {
     this.#host = host;
     this.#retries = new DialRetries(host);
     const local = ip(address, 0);
-    this.#listener = Socket.stream(local.family);
+    const listener = Socket.stream(local.family);
     try {
-      this.#listener.bind(local);
+      listener.bind(local);
     } catch (error) {
-      this.#listener.close();
+      listener.close();
       throw new UsageError(`open soft-tcp at ${address}: this host has no such address`, {
         cause: error,
       });
     }
-    this.#listener.listen();
-    const bound = this.#listener.localAddress;
+    listener.listen();
+    const bound = listener.localAddress;
     this.lid = bound.family === 'unix' ? 0 : bound.port;
     this.gid = gidOf(address);
-    this.#listenerToken = host.watch(this.#listener.fd, pollEvents.in, () => this.#accept());
+    this.#listener = new WireListener(host, listener, (socket) => this.#accept(socket));
   }
 
   get needsEvents(): boolean {
@@ -146,7 +146,6 @@ export class TcpWire extends LinkWire {
 
   close(): void {
     for (const pending of [...this.#pending, ...this.#dials.values()]) this.#drop(pending);
-    this.#host.unwatch(this.#listener.fd, this.#listenerToken);
     this.#listener.close();
     this.#memory.close();
     this.#ranges.close();
@@ -155,24 +154,23 @@ export class TcpWire extends LinkWire {
   #dial(qp: LinkedQp): void {
     const { peerAddress } = qp;
     if (peerAddress === undefined || qp.link !== undefined) return;
-    const address = addressOf(peerAddress.path.gid, peerAddress.path.lid ?? 0);
-    const socket = Socket.stream(address.family);
-    const pending: Pending = {
-      socket,
-      token: 0,
-      bytes: new Uint8Array(HELLO_BYTES),
-      received: 0,
-      qp,
-      hello: undefined,
-    };
+    using undo = new DisposableStack();
     try {
+      const address = addressOf(peerAddress.path.gid, peerAddress.path.lid ?? 0);
+      const socket = undo.use(Socket.stream(address.family));
       socket.connect(address);
+      this.#await(qp, socket);
+      undo.move();
     } catch {
-      socket.close();
+      // Refused, or there is no descriptor left for it.
       this.#retries.redial(qp, () => this.#dial(qp));
-      return;
     }
-    this.#dials.set(qp, pending);
+  }
+
+  /** Sends the hello when the dialed socket is connected, and takes the answer. */
+  #await(qp: LinkedQp, socket: Socket): void {
+    const bytes = new Uint8Array(HELLO_BYTES);
+    const pending: Pending = { socket, token: 0, bytes, received: 0, qp, hello: undefined };
     let isHelloSent = false;
     pending.token = this.#host.watch(socket.fd, EVENTS, () => {
       try {
@@ -189,6 +187,7 @@ export class TcpWire extends LinkWire {
         this.#retries.redial(qp, () => this.#dial(qp));
       }
     });
+    this.#dials.set(qp, pending);
   }
 
   #onAnswer(pending: Pending, qp: LinkedQp): void {
@@ -198,26 +197,26 @@ export class TcpWire extends LinkWire {
     this.#attach(pending, qp, hello);
   }
 
-  #accept(): void {
-    for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
-      const accepted = socket;
-      if (this.#pending.size >= MAX_PENDING) {
-        accepted.close();
-        continue;
-      }
-      accepted.setOption('noDelay', 1);
-      const bytes = new Uint8Array(HELLO_BYTES);
-      const pending: Pending = { socket: accepted, token: 0, bytes, received: 0, qp: undefined, hello: undefined };
-      this.#pending.add(pending);
-      this.#host.schedule(pending, MAX_PENDING_NS, () => this.#drop(pending));
-      pending.token = this.#host.watch(accepted.fd, EVENTS, () => {
-        try {
-          if (this.#receiveHello(pending)) this.#match(pending);
-        } catch {
-          this.#drop(pending);
-        }
-      });
+  #accept(accepted: Socket): void {
+    if (this.#pending.size >= MAX_PENDING) {
+      accepted.close();
+      return;
     }
+    using undo = new DisposableStack();
+    undo.use(accepted);
+    accepted.setOption('noDelay', 1);
+    const bytes = new Uint8Array(HELLO_BYTES);
+    const pending: Pending = { socket: accepted, token: 0, bytes, received: 0, qp: undefined, hello: undefined };
+    pending.token = this.#host.watch(accepted.fd, EVENTS, () => {
+      try {
+        if (this.#receiveHello(pending)) this.#match(pending);
+      } catch {
+        this.#drop(pending);
+      }
+    });
+    this.#pending.add(pending);
+    this.#host.schedule(pending, MAX_PENDING_NS, () => this.#drop(pending));
+    undo.move();
   }
 
   /** Connects a dialer that has sent its hello to its QP, now or when that is ready. */

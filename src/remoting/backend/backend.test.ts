@@ -4,13 +4,15 @@
 import assert from 'node:assert/strict';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from '../../../test/conformance/wait.ts';
 import { MillraceError } from '../../errors.ts';
+import { noDescriptors } from '../../native/fixtures/no-descriptors.ts';
 import { Socket } from '../../native/index.ts';
 import { openRemoteDevice, remoteProvider } from '../../providers/remote/index.ts';
 import { messageKinds, receiveMessage, sendMessage } from '../transports/unix/message.ts';
@@ -56,6 +58,28 @@ describe('a backend', () => {
     await backend.close();
     await backend.close();
     assert.equal(statSync(path, { throwIfNoEntry: false }), undefined);
+  });
+
+  test('without descriptors accepts nobody, does not spin, and goes on when there are some again', async () => {
+    await using backend = await BackendProcess.start();
+    const cpuMs = (): number => {
+      const [user = 0, system = 0] = readFileSync(`/proc/${backend.pid}/stat`, 'utf8')
+        .split(' ')
+        .slice(13, 15)
+        .map(Number);
+      return (user + system) * 10;
+    };
+    const waiting = Array.from({ length: 3 }, () => Socket.messages());
+    {
+      await using _ = await noDescriptors(backend.pid);
+      for (const socket of waiting) socket.connect({ family: 'unix', path: backend.socketPath });
+      const before = cpuMs();
+      await sleep(500);
+      assert.ok(cpuMs() - before < 250, `${cpuMs() - before} ms of processor time in 500 ms`);
+      assert.equal((await backend.status()).accepted, 0);
+    }
+    assert.equal(await register(backend.socketPath), 'welcome');
+    for (const socket of waiting) socket.close();
   });
 
   test('admits only users whom its policy names, and only so many', async () => {

@@ -2,7 +2,7 @@
 // drives the devices.
 
 import { chmodSync, renameSync, rmSync } from 'node:fs';
-import { MillraceError, SystemError, UsageError } from '../../errors.ts';
+import { isShortage, MillraceError, SystemError, UsageError } from '../../errors.ts';
 import { FdWatch, Socket } from '../../native/index.ts';
 import { listDevices } from '../../providers/index.ts';
 import type { WaitMode } from '../../spin/index.ts';
@@ -39,6 +39,8 @@ export interface BackendOptions extends BackendPolicy {
 const MAX_PENDING = 128;
 /** Idle threads that are kept for the next guests. */
 const MAX_IDLE = 4;
+/** How long nobody is accepted after descriptors or memory ran out. */
+const PAUSE_MS = 100;
 
 export class Backend implements AsyncDisposable {
   readonly socketPath: string;
@@ -46,7 +48,8 @@ export class Backend implements AsyncDisposable {
   readonly #limits: GuestLimits;
   readonly #grants: readonly DeviceGrant[];
   readonly #listener: Socket;
-  readonly #watch: FdWatch;
+  #watch: FdWatch;
+  #pause: NodeJS.Timeout | undefined;
   readonly #guests = new Set<GuestThread>();
   /**
    * Threads whose guests have ended. They are kept because starting one takes longer than a small
@@ -85,8 +88,7 @@ export class Backend implements AsyncDisposable {
     this.#grants = options.devices ?? own();
     using undo = new DisposableStack();
     this.#listener = undo.adopt(listen(options), (listener) => listener.close());
-    this.#watch = undo.use(FdWatch.start(this.#listener.fd, () => this.#accept()));
-    this.#watch.hold(true);
+    this.#watch = undo.use(this.#listen());
     undo.move();
   }
 
@@ -150,6 +152,7 @@ export class Backend implements AsyncDisposable {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    clearTimeout(this.#pause);
     this.#watch.close();
     this.#pending.close();
     this.#listener.close();
@@ -181,9 +184,24 @@ export class Backend implements AsyncDisposable {
   }
 
   #accept(): void {
-    for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
-      this.#pending.add(socket);
+    try {
+      for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
+        this.#pending.add(socket);
+      }
+    } catch (error) {
+      if (!isShortage(error)) throw error;
+      // Who waits would be told of again at once, and for ever.
+      this.#watch.close();
+      this.#pause = setTimeout(() => {
+        this.#watch = this.#listen();
+      }, PAUSE_MS);
     }
+  }
+
+  #listen(): FdWatch {
+    const watch = FdWatch.start(this.#listener.fd, () => this.#accept());
+    watch.hold(true);
+    return watch;
   }
 
   /** Takes over the socket and the descriptors of the message. */
