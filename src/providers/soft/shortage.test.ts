@@ -9,24 +9,25 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { portOf } from '../../../test/conformance/connect.ts';
 import { Rig } from '../../../test/conformance/rig.ts';
 import { assertNoDescriptors, noDescriptors } from '../../native/fixtures/no-descriptors.ts';
-import { ip, Socket } from '../../native/index.ts';
+import { type Address, ip, Socket } from '../../native/index.ts';
 import { reconnect } from './fixtures/run-program.ts';
 import { linkedWires, openSoftPair, type SoftPair } from './fixtures/soft-pair.ts';
 
-/** Somebody who connects to both devices, and says nothing. */
-function unknownPeersOf(wire: (typeof linkedWires)[number], { left, right, runtimeDir }: SoftPair): Socket[] {
-  if (wire === 'shm') {
-    return readdirSync(runtimeDir).map((name) => {
-      const socket = Socket.messages();
-      socket.connect({ family: 'unix', path: join(runtimeDir, name) });
-      return socket;
-    });
-  }
-  return [left, right].map((device) => {
-    const socket = Socket.stream('ipv4');
-    socket.connect(ip('127.0.0.1', portOf(device).lid));
-    return socket;
-  });
+/** Somebody who connects to both devices when called, and says nothing. */
+function unknownPeers(wire: (typeof linkedWires)[number], pair: SoftPair): { connect(): void } & Disposable {
+  const addresses: Address[] =
+    wire === 'shm'
+      ? readdirSync(pair.runtimeDir).map((name) => ({ family: 'unix', path: join(pair.runtimeDir, name) }))
+      : [pair.left, pair.right].map((device) => ip('127.0.0.1', portOf(device).lid));
+  const sockets = addresses.map(() => (wire === 'shm' ? Socket.messages() : Socket.stream('ipv4')));
+  return {
+    connect() {
+      for (const [index, socket] of sockets.entries()) socket.connect(addresses[index]);
+    },
+    [Symbol.dispose]() {
+      for (const socket of sockets) socket.close();
+    },
+  };
 }
 
 async function exchange({ left, right }: Rig, text: string): Promise<void> {
@@ -44,19 +45,18 @@ describe('without descriptors', { concurrency: false }, () => {
       await using pair = openSoftPair(wire);
       using rig = Rig.build(pair);
       await exchange(rig, 'before');
-      const unknown = unknownPeersOf(wire, pair);
+      using unknown = unknownPeers(wire, pair);
       {
         await using _ = await noDescriptors();
         assertNoDescriptors();
-        // A peer dials as well.
-        reconnect(rig);
+        unknown.connect();
         const before = process.cpuUsage();
         await sleep(500);
         const { user, system } = process.cpuUsage(before);
         assert.ok(user + system < 250_000, `${(user + system) / 1000} ms of processor time in 500 ms`);
       }
+      reconnect(rig);
       await exchange(rig, 'after');
-      for (const socket of unknown) socket.close();
     });
   }
 });
