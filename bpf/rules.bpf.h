@@ -47,19 +47,23 @@ static __always_inline bool matches(const struct rule *rule, const struct questi
 }
 
 // Writes the first rule that matches to the connection, whose `rule` stays as it is where none
-// does.
-static __always_inline void match_rules(const struct question *asked, struct connection *connection) {
+// does. A global function: the kernel verifies it once, by itself. Inline, it verifies the loop
+// again for each way that leads to it, and what follows again for each of the rules: 0.6 s in place
+// of 0.2 s whenever a daemon starts.
+__noinline int match_rules(const struct question *asked, struct connection *connection) {
+  if (!asked || !connection) return 0;
   void *inner = bpf_map_lookup_elem(&rules, &zero);
   const struct rule_set *all = inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
-  if (!all) return;
+  if (!all) return 0;
   connection->rule_generation = all->generation;
   for (__u32 i = 0; i < MAX_RULES; i++) {
-    if (i >= all->count) return;
+    if (i >= all->count) return 0;
     const struct rule *rule = &all->rules[i];
     if (!matches(rule, asked)) continue;
     connection->rule = i;
     connection->action = rule->action;
     connection->flags = rule->flags;
-    return;
+    return 0;
   }
+  return 0;
 }
