@@ -92,7 +92,7 @@ interface DatagramCalls {
 }
 
 interface NetlinkCalls {
-  netlinkAsk(request: Uint8Array, answer: Uint8Array): number;
+  netlinkAsk(protocol: number, request: Uint8Array, answer: Uint8Array): number;
 }
 
 interface PrivilegeCalls {

@@ -25,6 +25,7 @@ export {
 } from './ibverbs.ts';
 export { type KvmTrial, tryKvmGuest } from './kvm.ts';
 export { type LibraryLookUp, lookUpLibrary } from './library.ts';
+export { listeningSockets } from './listening.ts';
 export {
   type CreateMemoryOptions,
   copyMemory,

@@ -5,6 +5,7 @@ import { addon } from './addon.ts';
 import { check } from './result.ts';
 
 // <linux/netlink.h>, <linux/rtnetlink.h>
+const NETLINK_ROUTE = 0;
 const NLMSG_ERROR = 2;
 const RTM_GETLINK = 18;
 const RTM_SETLINK = 19;
@@ -53,7 +54,7 @@ function request(
 
 function ask(message: DataView, what: string): DataView {
   const answer = new Uint8Array(ANSWER_BYTES);
-  const length = check(addon.netlinkAsk(new Uint8Array(message.buffer), answer), 'rtnetlink', what);
+  const length = check(addon.netlinkAsk(NETLINK_ROUTE, new Uint8Array(message.buffer), answer), 'rtnetlink', what);
   const view = new DataView(answer.buffer, 0, length);
   const error =
     length >= HEADER_BYTES + 4 && view.getUint16(4, true) === NLMSG_ERROR ? view.getInt32(HEADER_BYTES, true) : 0;

@@ -5,7 +5,14 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { formatIpEndpoint, parseIpEndpoint } from './ip-endpoint.ts';
-import { parseListeners, reachableAt, scanListeners } from './listeners.ts';
+import {
+  type ListeningSocket,
+  OwnListeners,
+  parseListeners,
+  reachableAt,
+  readTables,
+  scanListeners,
+} from './listeners.ts';
 
 const header = '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n';
 
@@ -47,4 +54,20 @@ test('a real listener is found, and gone when it is closed', async () => {
   server.close();
   await once(server, 'close');
   assert.deepEqual(found(), []);
+});
+
+test('sock_diag and the tables of the kernel tell the same', async () => {
+  await using servers = new AsyncDisposableStack();
+  for (const host of ['127.0.0.1', '0.0.0.0', '::1', '::', '::ffff:127.0.0.1']) {
+    const server = createServer().listen(0, host);
+    servers.defer(() => void server.close());
+    await once(server, 'listening');
+  }
+  const own = new OwnListeners();
+  const isOthers = (inode: string): boolean => !own.has(inode);
+  const told = (sockets: readonly ListeningSocket[]): string[] =>
+    sockets.map((one) => `${formatIpEndpoint(one)} ${one.inode}`).sort();
+  const scanned = told(scanListeners(isOthers));
+  assert.ok(scanned.length >= 5);
+  assert.deepEqual(scanned, told(readTables(isOthers)));
 });

@@ -2,6 +2,8 @@
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
+import { SystemError } from '../errors.ts';
+import { listeningSockets } from '../native/index.ts';
 import { addressWords, hostOf } from './ip-endpoint.ts';
 import type { IpEndpoint } from './layouts.ts';
 
@@ -22,14 +24,28 @@ export function parseListeners(text: string, isLeftOut?: (inode: string) => bool
     if (state !== LISTEN || isLeftOut?.(inode) === true) continue;
     // The kernel prints the words of the address as it has them in memory.
     const address = (words.match(/.{8}/g) ?? []).map((word) => Number.parseInt(word, 16));
-    const whole = address.length === 1 ? [0, 0, 0xffff_0000, address[0] ?? 0] : address;
-    listeners.push({ address: whole, port: Number.parseInt(port, 16), inode });
+    listeners.push({ address: wholeAddress(address), port: Number.parseInt(port, 16), inode });
   }
   return listeners;
 }
 
 /** All listeners of this network namespace. Several sockets may have one address and port. */
 export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly ListeningSocket[] {
+  try {
+    return (['ipv4', 'ipv6'] as const).flatMap((family) =>
+      listeningSockets(family)
+        .map(({ address, port, inode }) => ({ address: wholeAddress(address), port, inode: String(inode) }))
+        .filter(({ inode }) => isLeftOut?.(inode) !== true),
+    );
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    // A kernel without sock_diag, or a host that does not allow it.
+    return readTables(isLeftOut);
+  }
+}
+
+/** The same from files, which takes long on a machine with a large table of connections. */
+export function readTables(isLeftOut?: (inode: string) => boolean): readonly ListeningSocket[] {
   return ['/proc/thread-self/net/tcp', '/proc/thread-self/net/tcp6'].flatMap((file) => {
     try {
       return parseListeners(readFileSync(file, 'utf8'), isLeftOut);
@@ -38,6 +54,11 @@ export function scanListeners(isLeftOut?: (inode: string) => boolean): readonly 
       return [];
     }
   });
+}
+
+/** An address of IPv4 is mapped. */
+function wholeAddress(words: readonly number[]): readonly number[] {
+  return words.length === 1 ? [0, 0, 0xffff_0000, words[0] ?? 0] : words;
 }
 
 /** This process's own listeners: a daemon listens for peers, and its devices do. */
