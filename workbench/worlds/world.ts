@@ -1,7 +1,9 @@
 // Two hosts of a lab with plain TCP between them, and the means to wait for a server in one of
 // them.
 
+import { constants } from 'node:fs';
 import { type Host, Lab } from '../../src/lab/index.ts';
+import { Fd, inNetns, listeningSockets } from '../../src/native/index.ts';
 import { eventually } from './eventually.ts';
 import { temporaryRunDir } from './lab-runs.ts';
 import { makePods, type Pods } from './pods.ts';
@@ -68,10 +70,9 @@ export class World implements AsyncDisposable {
 
   /** Waits until a server listens on that port, and host a knows. */
   async listening(port: number): Promise<void> {
-    await eventually(`somebody listens on port ${port} of ${this.b.name}`, async () => {
-      const { stdout } = await this.serverHost.run('cat', ['/proc/self/net/tcp', '/proc/self/net/tcp6']);
-      return isListening(stdout, port);
-    });
+    await eventually(`somebody listens on port ${port} of ${this.b.name}`, () =>
+      listenersOf(this.serverHost).some((one) => one.port === port),
+    );
     const there = `${this.serverHost.ipv4}:${port}`;
     await eventually(`${there} is announced to host a`, () => this.isAnnounced(there));
   }
@@ -83,16 +84,16 @@ export class World implements AsyncDisposable {
   async listeningAll(ports: readonly number[]): Promise<void> {
     const { ipv4, ipv6 } = this.serverHost;
     const expected: string[] = [];
-    await eventually(`somebody listens on ports ${ports.join(', ')} of ${this.b.name}`, async () => {
-      const [own4, own6] = await Promise.all(
-        ['tcp', 'tcp6'].map(async (name) => (await this.serverHost.run('cat', [`/proc/self/net/${name}`])).stdout),
-      );
-      if (own4 === undefined || own6 === undefined) return false;
+    await eventually(`somebody listens on ports ${ports.join(', ')} of ${this.b.name}`, () => {
+      const listeners = listenersOf(this.serverHost);
       expected.length = 0;
       for (const port of ports) {
-        if (!isListening(own4 + own6, port)) return false;
+        const there = listeners.filter((one) => one.port === port);
+        if (there.length === 0) return false;
         expected.push(`${ipv4}:${port}`);
-        if (isListening(own6, port, UNSPECIFIED)) expected.push(`[${ipv6}]:${port}`);
+        if (there.some(({ family, address }) => family === 'ipv6' && address.every((word) => word === 0))) {
+          expected.push(`[${ipv6}]:${port}`);
+        }
       }
       return true;
     });
@@ -124,11 +125,8 @@ export class World implements AsyncDisposable {
   }
 }
 
-/** As the kernel's table of IPv6 sockets has it. */
-const UNSPECIFIED = '0'.repeat(32);
-
-/** State 0A is LISTEN; see proc_net_tcp in the kernel's documentation. */
-function isListening(table: string, port: number, address = ''): boolean {
-  const hex = port.toString(16).toUpperCase().padStart(4, '0');
-  return new RegExp(`${address}:${hex} [0-9A-F]+:0000 0A `).test(table);
+/** Asked from here: a process in the host for each question would take longer than the answer. */
+function listenersOf(host: Host): ReturnType<typeof listeningSockets> {
+  using namespace = Fd.open(host.namespaceFile, constants.O_RDONLY);
+  return inNetns(namespace, () => (['ipv4', 'ipv6'] as const).flatMap((family) => listeningSockets(family)));
 }
