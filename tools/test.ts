@@ -11,6 +11,7 @@ import { dirname, join, relative } from 'node:path';
 import type { EventData } from 'node:test';
 import { run } from 'node:test';
 import { inspect, parseArgs } from 'node:util';
+import { bundleCommand } from './bundle.ts';
 import { runChecks } from './check.ts';
 
 const root = join(import.meta.dirname, '..');
@@ -29,6 +30,8 @@ interface Tier {
   readonly slots: number;
   /** Whether files of one folder share a process, except those that say that they do not. */
   readonly sharesProcesses?: boolean;
+  /** Whether tests start the millrace command, which is bundled for them. */
+  readonly startsCommand?: boolean;
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -68,9 +71,21 @@ function tiers(): Tier[] {
       env: memoryEnvironment(),
     },
     { name: 'sanitizer', files: filesOf(...sanitized), slots: 2, env: sanitizerEnvironment() },
-    { name: 'kernel', files: filesOf('test/kernel/**/*.test.ts'), slots: 3, env: memoryEnvironment() },
+    {
+      name: 'kernel',
+      files: filesOf('test/kernel/**/*.test.ts'),
+      slots: 3,
+      startsCommand: true,
+      env: memoryEnvironment(),
+    },
     { name: 'vm', files: filesOf('test/vm/**/*.test.ts'), slots: 2 },
-    { name: 'e2e', files: filesOf('test/e2e/**/*.test.ts'), slots: 2, env: memoryEnvironment() },
+    {
+      name: 'e2e',
+      files: filesOf('test/e2e/**/*.test.ts'),
+      slots: 2,
+      startsCommand: true,
+      env: memoryEnvironment(),
+    },
   ];
 }
 
@@ -136,6 +151,8 @@ interface Job {
 /** First several processes at once, then one by one the files that run alone. */
 async function runTier(tier: Tier): Promise<Tally> {
   const tally: Tally = { passed: 0, failed: 0, skipped: [] };
+  // The script `millrace` runs it in place of the sources.
+  if (tier.startsCommand === true && tier.files.length > 0) process.env.MILLRACE_BUNDLE ??= await bundleCommand();
   const alone = tier.files.filter((file) => says(file, alonePattern));
   const queue = jobsOf({ ...tier, files: tier.files.filter((file) => !alone.includes(file)) });
   const work = async (): Promise<void> => {

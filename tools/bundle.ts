@@ -1,0 +1,69 @@
+// The millrace command of this checkout in a few files: as sources it is hundreds of modules, and
+// tests start it hundreds of times. A daemon of these files takes half of the processor time until
+// it is ready.
+
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { Plugin } from 'esbuild';
+
+const root = join(import.meta.dirname, '..');
+const folder = join(root, 'build/command');
+const command = 'workbench/cli/bin.ts';
+/** Each is a thread of the command. */
+const threads = [
+  'src/lane/worker.ts',
+  'src/remoting/backend/threads/guest-worker.ts',
+  'src/vortex/net/engine/engine.ts',
+];
+/** What starts a thread looks for its program beside itself, and knows both kinds. */
+const startsThread = "import.meta.url.endsWith('.ts')";
+/** Packages that are CommonJS have calls of require. */
+const requireLine = "const require = process.getBuiltinModule('node:module').createRequire(import.meta.url);";
+
+/** Modules find files by where they are themselves: they are told where their source is. */
+const places: Plugin = {
+  name: 'places',
+  setup: (build) => {
+    build.onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      const text = readFileSync(path, 'utf8');
+      if (text.includes(startsThread)) return { contents: text, loader: 'ts' };
+      const known = { url: pathToFileURL(path).href, dirname: dirname(path), filename: path };
+      const contents = text.replaceAll(/\bimport\.meta\.(url|dirname|filename)\b/g, (_, name: keyof typeof known) =>
+        JSON.stringify(known[name]),
+      );
+      return { contents, loader: 'ts' };
+    });
+  },
+};
+
+/** Returns the file that Node is to run in place of the command's source. */
+export async function bundleCommand(): Promise<string> {
+  // Only here: tests of the runner have no packages.
+  const { build } = await import('esbuild');
+  const { outputFiles } = await build({
+    absWorkingDir: root,
+    entryPoints: [command, ...threads],
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'esnext',
+    banner: { js: requireLine },
+    plugins: [places],
+    outdir: folder,
+    entryNames: '[name]',
+    logLevel: 'error',
+    write: false,
+  });
+  mkdirSync(folder, { recursive: true });
+  const names = new Set(outputFiles.map(({ path }) => basename(path)));
+  for (const name of readdirSync(folder)) if (!names.has(name)) rmSync(join(folder, name), { force: true });
+  // Aside first: another run of the same sources may read them at this moment.
+  for (const { path, contents } of outputFiles) {
+    const draft = `${path}.${process.pid}`;
+    writeFileSync(draft, contents);
+    renameSync(draft, path);
+  }
+  return join(folder, `${basename(command, '.ts')}.js`);
+}
