@@ -6,7 +6,8 @@
 //   npm test -- src/native/ test/vm/      the files of any tier whose path starts so
 
 import { spawnSync } from 'node:child_process';
-import { globSync, readFileSync, statfsSync } from 'node:fs';
+import { globSync, mkdtempSync, readFileSync, rmSync, statfsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import type { EventData } from 'node:test';
 import { run } from 'node:test';
@@ -320,4 +321,7 @@ function secondsSince(startMs: number): string {
   return ((performance.now() - startMs) / 1000).toFixed(0);
 }
 
-process.exitCode = await main(process.argv.slice(2));
+/** Where files of tests leave what others of the same run need not find again. */
+const runFolder = mkdtempSync(join(tmpdir(), 'millrace-test-run-'));
+process.env.MILLRACE_TEST_RUN = runFolder;
+process.exitCode = await main(process.argv.slice(2)).finally(() => rmSync(runFolder, { recursive: true }));

@@ -5,18 +5,15 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { MirroredWorld } from '../../../workbench/worlds/mirrored-world.ts';
-import { World } from '../../../workbench/worlds/world.ts';
+import { PlainRuns } from '../steering/plain-runs.ts';
 import { programs } from '../steering/program-list.ts';
 import { compareBehaviours } from './behaviours.ts';
 
 before(sweepDeadTests);
 
 describe('programs of two hosts with the library', { concurrency: false }, () => {
-  let plain: World;
-  before(async () => {
-    plain = await World.create();
-  });
-  after(() => plain?.close());
+  const plain = new PlainRuns();
+  after(() => plain[Symbol.asyncDispose]());
 
   for (const wire of ['shm', 'tcp'] as const) {
     describe(`over ${wire}`, () => {
@@ -28,7 +25,7 @@ describe('programs of two hosts with the library', { concurrency: false }, () =>
 
       for (const { name, run } of programs.filter((each) => !each.name.includes('static'))) {
         test(name, async (t) => {
-          const expected = await run(plain);
+          const expected = await plain.resultOf(run);
           const earlier = await world.promoted();
           assert.deepEqual(await run(world), expected);
           const promoted = (await world.promoted()) - earlier;

@@ -5,28 +5,17 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { DirectWorld } from '../../../workbench/worlds/direct-world.ts';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
-import { World } from '../../../workbench/worlds/world.ts';
+import { PlainRuns } from '../steering/plain-runs.ts';
 import { type Program, programs } from '../steering/program-list.ts';
 
 before(sweepDeadTests);
-
-/** By program: what it did over plain TCP, every content by its hash or compared at once. */
-const expectations = new Map<string, unknown>();
-
-async function expectationOf(plain: World, { name, run }: Program): Promise<unknown> {
-  if (!expectations.has(name)) expectations.set(name, await run(plain));
-  return expectations.get(name);
-}
 
 /** Programs whose connections live long enough to be promoted. */
 const isPromoted = ({ name }: Program): boolean => !name.includes('static');
 
 describe('programs with the library', { concurrency: false }, () => {
-  let plain: World;
-  before(async () => {
-    plain = await World.create();
-  });
-  after(() => plain?.close());
+  const plain = new PlainRuns();
+  after(() => plain[Symbol.asyncDispose]());
 
   for (const hosts of [['a', 'b'], ['a'], ['b']] as const) {
     describe(`at ${hosts.length === 2 ? 'both ends' : hosts[0] === 'a' ? 'the client' : 'the server'}`, () => {
@@ -38,7 +27,7 @@ describe('programs with the library', { concurrency: false }, () => {
 
       for (const program of programs) {
         test(program.name, async (t) => {
-          const expected = await expectationOf(plain, program);
+          const expected = await plain.resultOf(program.run);
           const earlier = world.promoted();
           assert.deepEqual(await program.run(world), expected);
           const promoted = world.promoted() - earlier;

@@ -8,8 +8,8 @@ import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { MirroredWorld } from '../../../workbench/worlds/mirrored-world.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
-import { World } from '../../../workbench/worlds/world.ts';
 import { compile } from '../steering/compile.ts';
+import { PlainRuns } from '../steering/plain-runs.ts';
 import { tryRedis } from '../steering/programs/redis.ts';
 import { tryMemcached } from './programs/memcached.ts';
 import { Sanitized } from './sanitizers.ts';
@@ -21,11 +21,8 @@ const CONNECTIONS = 6;
 const ROUNDS = 20;
 
 describe('programs with a build of the library for a sanitizer', { concurrency: false }, () => {
-  let plain: World;
-  before(async () => {
-    plain = await World.create();
-  });
-  after(() => plain?.close());
+  const plain = new PlainRuns();
+  after(() => plain[Symbol.asyncDispose]());
 
   for (const [sanitizer, run] of [
     ['asan', tryRedis],
@@ -33,7 +30,7 @@ describe('programs with a build of the library for a sanitizer', { concurrency: 
     ['tsan', tryRedis],
   ] as const) {
     test(`${sanitizer}: ${run.name}`, async () => {
-      const expected = await run(plain);
+      const expected = await plain.resultOf(run);
       using sanitized = new Sanitized(sanitizer);
       await using world = await MirroredWorld.start({ env: sanitized.env });
       assert.deepEqual(await run(world), expected);

@@ -6,27 +6,15 @@ import { after, before, describe, test } from 'node:test';
 import { unlessStarved } from '../../../workbench/worlds/carrying-world.ts';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { ProxyWorld, type Wire } from '../../../workbench/worlds/proxy-world.ts';
-import { World } from '../../../workbench/worlds/world.ts';
+import { PlainRuns } from '../steering/plain-runs.ts';
 import { type Program, programs } from '../steering/program-list.ts';
 import { tryRedis } from '../steering/programs/redis.ts';
 import { tryRsync } from '../steering/programs/rsync.ts';
 
 before(sweepDeadTests);
 
-let plain: World | undefined;
-before(async () => {
-  plain = await World.create();
-});
-after(() => plain?.close());
-
-/** By program: what it did over plain TCP, every content by its hash or compared at once. */
-const expectations = new Map<string, unknown>();
-
-async function expectationOf({ name, run }: Program): Promise<unknown> {
-  assert.ok(plain !== undefined);
-  if (!expectations.has(name)) expectations.set(name, await run(plain));
-  return expectations.get(name);
-}
+const plain = new PlainRuns();
+after(() => plain[Symbol.asyncDispose]());
 
 /** Returns what was carried, in words. */
 async function runCarried(world: ProxyWorld, { run, connections }: Program, expected: unknown): Promise<string> {
@@ -61,7 +49,7 @@ function compareAll(wire: Wire, chosen: readonly Program[]): void {
   for (const program of chosen) {
     test(`${program.name} over ${wire}`, async (t) => {
       assert.ok(world !== undefined);
-      const expected = await expectationOf(program);
+      const expected = await plain.resultOf(program.run);
       const carrying = world;
       await unlessStarved(carrying, async () => {
         t.diagnostic(await runCarried(carrying, program, expected));
