@@ -52,12 +52,22 @@ const longest = [
   'src/providers/soft/model.test.ts',
   'src/providers/soft/faults.test.ts',
   'test/kernel/proxy/programs.test.ts',
+  'test/kernel/direct/between-hosts.test.ts',
+  'test/kernel/direct/programs.test.ts',
+  'test/kernel/direct/more-programs.test.ts',
   'test/kernel/proxy/behaviours.test.ts',
   'test/kernel/steering/redirect.test.ts',
+  'test/kernel/direct/sanitizers.test.ts',
+  'test/kernel/proxy/privileges.test.ts',
+  'test/kernel/containers/containers.test.ts',
+  'test/kernel/attacks/filters.test.ts',
   'test/vm/providers/ibverbs.test.ts',
   'test/vm/remoting/remoting.test.ts',
   'test/vm/providers/roce.test.ts',
   'test/vm/proxy/proxy.test.ts',
+  'test/e2e/repository/setup.test.ts',
+  'test/e2e/demo/demo.test.ts',
+  'test/e2e/repository/package.test.ts',
 ];
 
 function tiers(): Tier[] {
