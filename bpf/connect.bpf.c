@@ -37,7 +37,7 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 65536);
+  __uint(max_entries, 262144);
   __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct ip_endpoint);
   __type(value, struct announcement);

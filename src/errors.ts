@@ -82,7 +82,7 @@ export class SystemError extends Error {
   }
 }
 
-const shortages: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM', 'ENOSPC']);
+const shortages: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM', 'ENOSPC', 'E2BIG']);
 
 /** The process or the machine has run out of something, for now. */
 export function isShortage(error: unknown): boolean {

@@ -243,7 +243,11 @@ async function makeParts(
       asksPackets,
     }),
   );
-  const announcements = new Announcements(steering);
+  const announcements = new Announcements(steering, (leftOut) => {
+    const full =
+      'the table of what peers announce is full: those that announce most are carried in part, the rest is plain TCP';
+    reportError('peers', leftOut > 0 ? full : 'the table of what peers announce has room for all again', '');
+  });
   const onPeerError = (message: string, peer: string): void => reportError('channel', message, '', peer);
   const knocks: Knocks = {
     announced: (to) => admission.announced(to),
@@ -329,7 +333,7 @@ async function makeParts(
   };
   const direct = undo.use(startDirect(config, new DirectMesh({ name: node, peers, lanes, control }), library));
   const known = { steering, lanes, peers, control, listeners, namespaces, admission, direct, plain, readiness };
-  const reporter = new DaemonReporter({ config, ...known });
+  const reporter = new DaemonReporter({ config, announcements, ...known });
   return { ...known, library, addresses, statics, etcd, directory, reporter };
 }
 

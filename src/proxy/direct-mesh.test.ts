@@ -25,7 +25,7 @@ const connection: PeerConnection = {
 };
 
 function makeTable(): PeerTable {
-  const announcements = new Announcements({ announce: () => {}, withdraw: () => {} });
+  const announcements = new Announcements({ announce: () => true, withdraw: () => {} });
   const knocks = { announced: () => {}, withdrawn: () => {}, asked: async () => {} };
   const table = new PeerTable('a', { lanes, announcements, knocks }, () => {}, ['10.0.0.1', 'fd00::1']);
   const places = ['b', 'c'].map((name, index) => ({ name, host: `10.0.0.${index + 2}`, port: 1, source: 'config' }));

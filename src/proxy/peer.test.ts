@@ -87,6 +87,7 @@ class World implements Disposable {
         const key = formatIpEndpoint(endpoint);
         assert.ok(!this.announced.has(key), `${key} is announced once`);
         this.announced.add(key);
+        return true;
       },
       withdraw: (endpoint: ReturnType<typeof parseIpEndpoint>) => {
         assert.ok(this.announced.delete(formatIpEndpoint(endpoint)));

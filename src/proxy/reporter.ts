@@ -21,6 +21,7 @@ import {
 import { packageVersion } from '../system/index.ts';
 import { didYouMean, isNodeName } from '../text/index.ts';
 import type { Admission } from './admission/index.ts';
+import type { Announcements } from './announcements.ts';
 import type { ControlPlane } from './control/index.ts';
 import { directConnections, explainOffer } from './direct-report.ts';
 import type { HostListeners } from './host-listeners.ts';
@@ -42,6 +43,7 @@ interface ReporterParts {
   readonly readiness: Readiness;
   readonly admission: Admission;
   readonly direct: DirectServer | undefined;
+  readonly announcements: Announcements;
 }
 
 type Counters = DaemonStatus['counters'];
@@ -57,7 +59,7 @@ export class DaemonReporter {
   }
 
   async status(): Promise<DaemonStatus> {
-    const { steering, lanes, peers, control, readiness, direct } = this.#parts;
+    const { steering, lanes, peers, control, readiness, direct, announcements } = this.#parts;
     const { config } = this;
     const reports = await lanes.reports();
     const linksOf = (name: string) => reports.flatMap(({ links }) => links.filter(({ peer }) => peer === name));
@@ -76,6 +78,7 @@ export class DaemonReporter {
       peers: peers.all.map((peer) => peer.status(linksOf(peer.name), control.isSecure)),
       lanes: reports.map(({ lane }) => lane),
       verdicts: steering.counters(),
+      listenersLeftOut: announcements.leftOut,
       counters: sum(reports),
       direct: direct?.status ?? { programs: 0, waiting: 0, connections: 0, mirrored: 0, promoted: 0, declined: 0 },
       memory: {
@@ -96,9 +99,12 @@ export class DaemonReporter {
 
   /** More about a connect that was left to plain TCP than its verdict says. */
   whyPlain({ verdict, original }: Connection): string {
-    const { peers, admission } = this.#parts;
+    const { peers, admission, announcements } = this.#parts;
     const name = verdictName(verdict);
     const unheard = admission.whyNot(original);
+    if (name === 'notAnnounced' && announcements.isLeftOut(original)) {
+      return 'a peer announced it, but the table of what peers announce is full; see millrace_listeners_left_out';
+    }
     if (name === 'notAnnounced') return peers.whyNotAnnounced(formatIpEndpoint(original), unheard);
     return name === 'notAdmitted' ? unheard : '';
   }

@@ -131,6 +131,8 @@ export interface DaemonStatus {
   readonly lanes: readonly LaneStatus[];
   /** Connects by the verdict of the kernel's hook. */
   readonly verdicts: Readonly<Record<string, number>>;
+  /** Listeners of peers that the kernel's table has no room for: connects to them are plain TCP. */
+  readonly listenersLeftOut: number;
   readonly counters: {
     readonly opened: number;
     readonly accepted: number;

@@ -1,6 +1,7 @@
 // Steering by `connect`: the programs in the kernel, and what a daemon tells them and asks of them.
 
 import { constants, readFileSync } from 'node:fs';
+import { isShortage } from '../errors.ts';
 import { type BpfAttachment, BpfLink, BpfMap, type BpfObject, Fd, FdWatch, RingBuffer } from '../native/index.ts';
 import { Admissions } from './admissions.ts';
 import { endpointBytes } from './ip-endpoint.ts';
@@ -186,12 +187,19 @@ export class Steering implements Disposable {
   /**
    * A peer announced that a program listens there: connects to it may be carried. `hasLibrary`:
    * those of programs that have the library, too, are left alone, since they can become direct.
+   * False when the table is full, or the system has no memory for more.
    */
-  announce(endpoint: IpEndpoint, peer = 0, hasLibrary = false): void {
+  announce(endpoint: IpEndpoint, peer = 0, hasLibrary = false): boolean {
     const bytes = new Uint8Array(ANNOUNCEMENT_BYTES);
     const flags = hasLibrary ? announcementFlags.library : 0;
     writeAnnouncement(new DataView(bytes.buffer), 0, { peer, flags });
-    this.#maps.announced.update(endpointBytes(endpoint), bytes);
+    try {
+      this.#maps.announced.update(endpointBytes(endpoint), bytes);
+      return true;
+    } catch (error) {
+      if (!isShortage(error)) throw error;
+      return false;
+    }
   }
 
   withdraw(endpoint: IpEndpoint): void {

@@ -40,6 +40,12 @@ export const metricSpecs: readonly MetricSpec[] = [
       value,
     })),
   ),
+  gauge(
+    'millrace_listeners_left_out',
+    [],
+    'Listeners of peers that the kernel’s table has no room for; connects to them are plain TCP.',
+    ({ listenersLeftOut }) => one(listenersLeftOut),
+  ),
   counter(
     'millrace_connections_opened_total',
     [],
