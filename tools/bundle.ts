@@ -2,13 +2,16 @@
 // tests start it hundreds of times. A daemon of these files takes half of the processor time until
 // it is ready.
 
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { Plugin } from 'esbuild';
+import type { OutputFile, Plugin } from 'esbuild';
 
 const root = join(import.meta.dirname, '..');
 const folder = join(root, 'build/command');
+/** How long bundles of earlier sources stay. */
+const KEPT_MS = 24 * 60 * 60 * 1000;
 const command = 'workbench/cli/bin.ts';
 /** Each is a thread of the command. */
 const threads = [
@@ -56,14 +59,31 @@ export async function bundleCommand(): Promise<string> {
     logLevel: 'error',
     write: false,
   });
-  mkdirSync(folder, { recursive: true });
-  const names = new Set(outputFiles.map(({ path }) => basename(path)));
-  for (const name of readdirSync(folder)) if (!names.has(name)) rmSync(join(folder, name), { force: true });
-  // Aside first: another run of the same sources may read them at this moment.
-  for (const { path, contents } of outputFiles) {
-    const draft = `${path}.${process.pid}`;
-    writeFileSync(draft, contents);
-    renameSync(draft, path);
+  const hash = createHash('sha256');
+  for (const { path, contents } of outputFiles) hash.update(basename(path)).update(contents);
+  const made = join(folder, hash.digest('hex').slice(0, 16));
+  if (!existsSync(made)) publish(outputFiles, made);
+  return join(made, `${basename(command, '.ts')}.js`);
+}
+
+/**
+ * By one rename, and beside earlier ones: a run of tests that goes on while sources change has its
+ * own.
+ */
+function publish(files: readonly OutputFile[], made: string): void {
+  const aside = `${made}.${process.pid}`;
+  mkdirSync(aside, { recursive: true });
+  for (const { path, contents } of files) writeFileSync(join(aside, basename(path)), contents);
+  try {
+    renameSync(aside, made);
+  } catch (error) {
+    rmSync(aside, { recursive: true });
+    // Unless another run has made the same at once.
+    if (!existsSync(made)) throw error;
   }
-  return join(folder, `${basename(command, '.ts')}.js`);
+  for (const name of readdirSync(folder)) {
+    const old = join(folder, name);
+    const { mtimeMs } = statSync(old, { throwIfNoEntry: false }) ?? { mtimeMs: Date.now() };
+    if (Date.now() - mtimeMs > KEPT_MS) rmSync(old, { recursive: true, force: true });
+  }
 }
