@@ -1,6 +1,6 @@
 // The millrace command of this checkout in a few files: as sources it is hundreds of modules, and
-// tests start it hundreds of times. A daemon of these files takes half of the processor time until
-// it is ready.
+// tests start it hundreds of times. To load what `millrace up` needs takes 0.5 s of a processor
+// from sources, and 0.2 s from these.
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
