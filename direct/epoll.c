@@ -39,8 +39,9 @@ static int change(struct mr_set *set, struct mr_connection *connection, int oper
   // A child has taken it back to TCP.
   if (unlikely(member != NULL && member->is_direct && atomic_load(&connection->state) == MR_PLAIN))
     mr_make_kernel(member);
-  const bool is_direct = member != NULL ? member->is_direct : atomic_load(&connection->state) == MR_DIRECT;
-  if (is_direct && is_refused(member, operation, event)) {
+  const bool is_ours =
+      member != NULL ? member->is_direct || member->is_absent : atomic_load(&connection->state) == MR_DIRECT;
+  if (is_ours && is_refused(member, operation, event)) {
     errno = EINVAL;
     return -1;
   }
@@ -64,7 +65,8 @@ static int change(struct mr_set *set, struct mr_connection *connection, int oper
     mr_make_direct(mr_member_of(set, connection, fd));
     return 0;
   }
-  const int result = real.epoll_ctl(set->fd, operation, fd, event);
+  const int result =
+      member != NULL ? mr_change_kernel(member, operation, event) : real.epoll_ctl(set->fd, operation, fd, event);
   if (result != 0) return result;
   if (operation == EPOLL_CTL_DEL && member != NULL) mr_remove_member(member);
   if (operation == EPOLL_CTL_MOD && member != NULL) {
@@ -74,6 +76,16 @@ static int change(struct mr_set *set, struct mr_connection *connection, int oper
   }
   if (operation == EPOLL_CTL_ADD && !mr_add_member(set, connection, fd, event)) atomic_store(&connection->pinned, 1);
   return 0;
+}
+
+// As far as the set is concerned: bytes of a program that has ended stay in the ring.
+static void leave_to_kernel(struct mr_set *set, struct mr_connection *connection, int fd) {
+  if (mr_acquire(&mr.lock)) {
+    struct mr_member *member = mr_member_of(set, connection, fd);
+    if (member != NULL && member->is_direct) mr_make_kernel(member);
+    mr_release(&mr.lock);
+  }
+  mr_members_present(set);
 }
 
 MR_EXPORT int epoll_ctl(int poller, int operation, int fd, struct epoll_event *event) {
@@ -92,6 +104,7 @@ MR_EXPORT int epoll_ctl(int poller, int operation, int fd, struct epoll_event *e
     // A set that is not known (it was passed here) is the kernel's alone. So are connections of the
     // parent.
     if (!is_wrong && (operation == EPOLL_CTL_ADD || is_inherited)) mr_demote(connection, fd, true);
+    if (set != NULL) leave_to_kernel(set, connection, fd);
     result = real.epoll_ctl(poller, operation, fd, event);
   } else {
     result = change(set, connection, operation, fd, event);

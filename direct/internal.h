@@ -129,6 +129,8 @@ struct mr_connection {
 };
 
 // What only this process knows of a connection.
+struct mr_set; // sets.h
+
 struct mr_local {
   uint32_t fds; // descriptors of it
   int fd;       // one of them, for calls that have none at hand
@@ -318,3 +320,4 @@ void mr_say(const char *text);
 void mr_forked_without_handlers(void);
 
 #endif
+void mr_members_present(const struct mr_set *set); // NULL: of all sets

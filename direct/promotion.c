@@ -300,6 +300,7 @@ static bool fits(int fd, uint32_t size_bytes) {
 void mr_shut_out(struct mr_connection *connection, int fd, bool is_closing) {
   const bool is_waiting = is_closing || !connection->has_lane;
   mr_flush(connection, fd, is_waiting);
+  mr_members_present(NULL);
   if (mr_acquire(&connection->out_lock)) {
     mr_advance_out(connection);
     if (connection->has_lane && connection->out_mode == MR_RING) {

@@ -164,6 +164,7 @@ void mr_pin_set(int fd) {
     if (is_in) mr_demote(connection, (int)other, true);
     mr_leave(connection);
   }
+  mr_members_present(set);
   // Who waits for the set itself would be told of doorbells.
   if (!set->has_watch || set->watched_by != atomic_load(&mr.pid) || !mr_acquire(&mr.lock)) return;
   if (set->direct_count == 0 && real.epoll_ctl(set->fd, EPOLL_CTL_DEL, mr.watch, NULL) == 0) set->has_watch = false;
@@ -224,6 +225,7 @@ void mr_members_direct(struct mr_connection *connection) {
     if ((member->events & EPOLLONESHOT) != 0)
       member->is_disabled = member->is_disabled || is_shot(member->set->fd, member->fd);
     real.epoll_ctl(member->set->fd, EPOLL_CTL_DEL, member->fd, NULL);
+    member->is_absent = false;
     mr_make_direct(member);
   }
 }
@@ -233,9 +235,42 @@ void mr_make_kernel(struct mr_member *member) {
   member->is_direct = false;
   member->set->direct_count--;
   struct epoll_event event = {.events = member->events, .data.u64 = member->data};
-  // The kernel knows no way to add one that was shot already, but to be asked for nothing.
-  if (member->is_disabled) event.events &= EPOLLONESHOT | EPOLLET;
-  real.epoll_ctl(member->set->fd, EPOLL_CTL_ADD, member->fd, &event);
+  // The kernel knows no way to add one that was shot already: it would tell of errors.
+  member->is_absent = member->is_disabled;
+  if (!member->is_absent) real.epoll_ctl(member->set->fd, EPOLL_CTL_ADD, member->fd, &event);
+}
+
+// Of one that the kernel watches, or would if it were armed.
+int mr_change_kernel(struct mr_member *member, int operation, struct epoll_event *event) {
+  const int set = member->set->fd, fd = member->fd;
+  const bool was_absent = member->is_absent;
+  if (!was_absent) return real.epoll_ctl(set, operation, fd, event);
+  if (operation == EPOLL_CTL_ADD) {
+    errno = EEXIST;
+    return -1;
+  }
+  member->is_absent = false;
+  if (operation == EPOLL_CTL_MOD && real.epoll_ctl(set, EPOLL_CTL_ADD, fd, event) == 0) return 0;
+  // A process that shares the set may have armed it.
+  const int result = real.epoll_ctl(set, operation, fd, event);
+  return operation == EPOLL_CTL_DEL ? 0 : result;
+}
+
+// For somebody who knows of the kernel's set alone: there they tell of errors, and of nothing else.
+void mr_members_present(const struct mr_set *set) {
+  const uint32_t highest = atomic_load(&mr.highest_fd);
+  if (!mr_acquire(&mr.lock)) return;
+  for (uint32_t fd = 0; fd <= highest && fd < mr.table_size; fd++) {
+    struct mr_connection *connection = mr_entry((int)fd, MR_CONNECTION);
+    struct mr_member *member = connection == NULL ? NULL : mr_local_of(connection)->members;
+    for (; member != NULL; member = member->next_of_connection) {
+      if (!member->is_absent || (set != NULL && member->set != set)) continue;
+      struct epoll_event event = {.events = member->events & (EPOLLONESHOT | EPOLLET), .data.u64 = member->data};
+      member->is_absent = false;
+      real.epoll_ctl(member->set->fd, EPOLL_CTL_ADD, member->fd, &event);
+    }
+  }
+  mr_release(&mr.lock);
 }
 
 void mr_members_kernel(struct mr_connection *connection) {

@@ -12,6 +12,7 @@ struct mr_member {
   uint64_t data;
   bool is_direct;   // the kernel does not watch it
   bool is_disabled; // one-shot, and shot
+  bool is_absent;   // neither direct nor in the kernel's set, until it is armed again
   bool is_listed;
   struct mr_member *next_of_connection;
   struct mr_member *next_ready, *previous_ready;
@@ -42,6 +43,7 @@ void mr_remove_member(struct mr_member *member);
 void mr_list_member(struct mr_member *member);
 void mr_make_direct(struct mr_member *member);
 void mr_make_kernel(struct mr_member *member);
+int mr_change_kernel(struct mr_member *member, int operation, struct epoll_event *event);
 void mr_pin_set(int fd); // without the process lock
 int mr_take_ready(struct mr_set *set, struct epoll_event *events, int most);
 
