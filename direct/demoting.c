@@ -46,6 +46,13 @@ USED void mr_before_aio_list(int mode, const int *const *list, int count) {
 USED void mr_before_exec(void) {
   mr_ensure_resolved();
   mr_pin_inherited();
+  mr_part_from_closed();
+}
+
+// Runs another program, and goes on.
+USED void mr_before_system(void) {
+  mr_ensure_resolved();
+  mr_pin_inherited();
 }
 
 // File actions may give the child descriptors that are closed by exec otherwise.
@@ -169,11 +176,11 @@ USED void mr_before_syscall(long number, long first, long second, long third) {
   X(execveat, mr_before_exec)                                                                                          \
   X(posix_spawn, mr_before_spawn)                                                                                      \
   X(posix_spawnp, mr_before_spawn)                                                                                     \
-  X(system, mr_before_exec)                                                                                            \
-  X(popen, mr_before_exec)                                                                                             \
-  X(_IO_popen, mr_before_exec)                                                                                         \
-  X(_IO_proc_open, mr_before_exec)                                                                                     \
-  X(wordexp, mr_before_exec)                                                                                           \
+  X(system, mr_before_system)                                                                                          \
+  X(popen, mr_before_system)                                                                                           \
+  X(_IO_popen, mr_before_system)                                                                                       \
+  X(_IO_proc_open, mr_before_system)                                                                                   \
+  X(wordexp, mr_before_system)                                                                                         \
   X(clone, mr_before_clone)                                                                                            \
   X(__clone, mr_before_clone)                                                                                          \
   X(unshare, mr_before_unshare)                                                                                        \

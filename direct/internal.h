@@ -238,6 +238,7 @@ void mr_pin_all(void);
 void mr_leave_to_uring(void);
 void mr_look_for_uring(void);
 void mr_leave_slot_of(struct mr_connection *connection);
+void mr_part_from_closed(void); // all that an exec of this process closes
 
 // flow.c
 void mr_advance_in(struct mr_connection *connection);  // with in_lock
