@@ -94,6 +94,8 @@ MR_EXPORT int shutdown(int fd, int how) {
   struct mr_connection *connection = mr_begin(fd);
   if (connection == NULL) return real.shutdown(fd, how);
   const bool is_direct = mr_is_direct(connection);
+  const bool is_last = how == SHUT_RDWR || (how == SHUT_WR ? connection->is_read_shut : connection->is_shut);
+  if (is_direct && is_last) mr_bring_back(connection, fd);
   if (is_direct && how != SHUT_RD) {
     mr_shut_out(connection, fd, how == SHUT_RDWR);
     // Before the FIN: who sees that looks here.

@@ -189,6 +189,7 @@ void mr_check_peer(struct mr_connection *connection, int fd) {
   if (connection->has_lane) {
     const bool is_reset = (socket.revents & POLLERR) != 0 || ((socket.revents & POLLHUP) != 0 && !connection->is_shut);
     if (is_reset) atomic_store(&connection->has_peer_ended, 1);
+    if (connection->in_mode != MR_RING || connection->is_resumed) connection->has_heard_all = true;
     return;
   }
   if (atomic_load(&connection->in->is_shut) == 0 || (socket.revents & POLLERR) != 0)

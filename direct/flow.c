@@ -113,12 +113,21 @@ bool mr_stop_in(struct mr_connection *connection) {
   return connection->in_mode == MR_TCP_ONLY;
 }
 
+// The writer has not answered mr_stop_in: what is in the ring is read there after all. `mode` is
+// that of before. Its partner is mr_advance_out.
+void mr_keep_ring(struct mr_connection *connection, uint32_t mode) {
+  uint64_t asked = (mode == MR_RING ? connection->in_position : connection->in_from) + 1;
+  asked |= MR_TAKEN_BACK;
+  if (atomic_compare_exchange_strong(&connection->in->until, &asked, 0)) connection->in_mode = mode;
+}
+
 // Writing
 
 // Only where bytes follow at once: a ring that has begun is never empty when its writer is lost.
 void mr_begin_out(struct mr_connection *connection) {
   struct mr_flow *flow = connection->out;
   if (connection->out_mode != MR_TCP || connection->is_shut || atomic_load(&connection->pinned) != 0) return;
+  if (unlikely(connection->has_heard_all)) return;
   // Acquire: its partner is the reader's release in mr_promote.
   if (atomic_load_explicit(&flow->looks, memory_order_acquire) != 1 || atomic_load(&flow->until) != 0) return;
   const uint64_t position = connection->out_position;
@@ -145,6 +154,11 @@ void mr_advance_out(struct mr_connection *connection) {
         mr_resume_out(connection, 0);
       }
     } else if (unlikely(until != 0 || (from & MR_RETRACTED) != 0)) {
+      // Its partner is mr_keep_ring, where a reader that was not answered goes on in the ring.
+      uint64_t asked = until;
+      if ((until & MR_TAKEN_BACK) != 0 && !atomic_compare_exchange_strong(&flow->until, &asked, until | MR_ANSWERED) &&
+          asked == 0)
+        return;
       const uint64_t back = (from & MR_RETRACTED) != 0 ? connection->out_from : position_of(until);
       if (back < connection->out_from || back > connection->out_position) return mr_broken(connection);
       connection->flush_position = back;

@@ -115,20 +115,20 @@ struct mr_connection {
   bool is_reset_told;
   // Through a lane; see resume.c.
   bool has_lane;
-  bool is_resumed;  // the writer has gone on by TCP: the ring ends at in_end
-  bool wants_back;  // bytes that were not read are wanted on TCP, and not from the ring
-  bool leaves_rest; // it is closed, and its lane sends the rest
-  bool is_bulk;     // the lane left it for that
-  bool wants_fin;   // the program has shut it, and bytes of the ring go by TCP first
-  bool awaits_word; // TCP has ended: the lane says whether more comes by the ring
-  uint64_t token;   // of both ends
-  uint64_t in_end;  // where reading of the ring ends
-  uint64_t in_skip; // bytes on TCP that were in the ring before
+  bool is_resumed;    // the writer has gone on by TCP: the ring ends at in_end
+  bool wants_back;    // bytes that were not read are wanted on TCP, and not from the ring
+  bool leaves_rest;   // it is closed, and its lane sends the rest
+  bool is_bulk;       // the lane left it for that
+  bool wants_fin;     // the program has shut it, and bytes of the ring go by TCP first
+  bool awaits_word;   // TCP has ended: the lane says whether more comes by the ring
+  bool has_heard_all; // TCP has ended, and nothing is in the ring
+  uint64_t token;     // of both ends
+  uint64_t in_end;    // where reading of the ring ends
+  uint64_t in_skip;   // bytes on TCP that were in the ring before
   struct mr_resume header;
   uint32_t header_left; // bytes of it that are not on TCP yet
 };
 
-// What only this process knows of a connection.
 struct mr_set; // sets.h
 
 struct mr_local {
@@ -231,6 +231,8 @@ void mr_settle(struct mr_connection *connection, int fd);
 // before a FIN: all bytes are on their way, and none can be taken back
 void mr_shut_out(struct mr_connection *connection, int fd, bool is_closing);
 // before its last descriptor is closed
+// before it is shut both ways: the bytes of the ring go by TCP, which takes none after that
+void mr_bring_back(struct mr_connection *connection, int fd);
 void mr_depart(struct mr_connection *connection, int fd);
 void mr_pin(int fd);         // demotes, and never offers again
 void mr_pin_inherited(void); // all that an exec would keep
@@ -253,6 +255,7 @@ uint8_t *mr_put_begin(struct mr_connection *connection, size_t *size);
 void mr_put_end(struct mr_connection *connection, size_t size);
 bool mr_stop_in(struct mr_connection *connection);
 void mr_stop_out(struct mr_connection *connection);
+void mr_keep_ring(struct mr_connection *connection, uint32_t mode); // with in_lock
 void mr_seal_out(struct mr_connection *connection);
 void mr_trim_out(struct mr_connection *connection);
 void mr_broken(struct mr_connection *connection);
@@ -269,6 +272,7 @@ void mr_skip(struct mr_connection *connection, int fd);            // with in_lo
 void mr_leave_ring(struct mr_connection *connection);              // with in_lock
 void mr_stop_in_lane(struct mr_connection *connection, int fd);
 void mr_lose(struct mr_connection *connection);
+bool mr_bring_back_in_lane(struct mr_connection *connection, int fd);
 
 // keepalive.c
 void mr_keep_alive(struct mr_connection *connection, int fd);

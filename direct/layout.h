@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { MR_DIRECT_VERSION = 3 };
+enum { MR_DIRECT_VERSION = 4 };
 
 // Messages: one packet of a SOCK_SEQPACKET unix socket each, of exactly this size.
 struct mr_message {
@@ -103,6 +103,8 @@ enum mr_lost {
 // Flag of `until`: the reader decided it. Bytes from there on that are in the ring go by TCP as
 // well.
 #define MR_TAKEN_BACK (UINT64_C(1) << 63)
+// With it, on one host: the writer sends them. Without it the reader may still change its mind.
+#define MR_ANSWERED (UINT64_C(1) << 62)
 #define MR_POSITION (MR_RETRACTED - 1)
 
 struct mr_slot {

@@ -10,6 +10,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+static const int64_t answer_ns = INT64_C(200000000); // for the other program to go back to TCP
+
 // struct tcp_info of the kernel, as far as it is needed; libc's header may be older.
 struct info {
   uint8_t state, ca_state, retransmits, probes, backoff, options, wscale, limited;
@@ -97,7 +99,7 @@ void mr_promote(struct mr_connection *connection, uint32_t users) {
   connection->out_mode = MR_TCP;
   connection->has_lane = arena->has_lane;
   connection->is_resumed = connection->wants_back = connection->awaits_word = false;
-  connection->leaves_rest = connection->wants_fin = connection->is_bulk = false;
+  connection->leaves_rest = connection->wants_fin = connection->is_bulk = connection->has_heard_all = false;
   connection->in_skip = 0;
   connection->header_left = 0;
   connection->idle_position = connection->out_position;
@@ -149,9 +151,25 @@ void mr_settle(struct mr_connection *connection, int fd) {
   errno = saved;
 }
 
+// Bytes that were not read, if some of them are in the ring.
+static uint64_t unread(struct mr_connection *connection) {
+  if (connection->in_mode == MR_RING) return mr_readable(connection);
+  if (connection->in_mode != MR_TCP_LAST) return 0;
+  const uint32_t in_ring = atomic_load(&connection->in->written) - (uint32_t)connection->in_from;
+  return in_ring == 0 ? 0 : connection->in_from - connection->in_position + in_ring;
+}
+
+static uint64_t unread_now(struct mr_connection *connection, uint32_t *mode) {
+  if (!mr_acquire(&connection->in_lock)) return 0;
+  mr_advance_in(connection);
+  *mode = connection->in_mode;
+  const uint64_t count = unread(connection);
+  mr_release(&connection->in_lock);
+  return count;
+}
+
 // How many bytes that have come already are asked for again, on TCP.
 static uint64_t stop_in(struct mr_connection *connection, int fd) {
-  uint64_t back = 0;
   mr_check_peer(connection, fd);
   if (!mr_acquire(&connection->in_lock)) return 0;
   mr_advance_in(connection);
@@ -160,8 +178,7 @@ static uint64_t stop_in(struct mr_connection *connection, int fd) {
     mr_release(&connection->in_lock);
     return 0;
   }
-  if (connection->in_mode == MR_RING) back = mr_readable(connection);
-  if (connection->in_mode == MR_TCP_LAST) back = atomic_load(&connection->in->written) - (uint32_t)connection->in_from;
+  uint64_t back = unread(connection);
   if (!mr_stop_in(connection)) back = 0;
   mr_release(&connection->in_lock);
   return back;
@@ -170,7 +187,7 @@ static uint64_t stop_in(struct mr_connection *connection, int fd) {
 // Bytes that the other program has not read yet go by TCP, if it takes them back: it does at its
 // next call, or when it waits for anything. If it does neither, it finds them in the ring later.
 static void ask_back(struct mr_connection *connection) {
-  const int64_t deadline = mr_now_ns() + INT64_C(200000000);
+  const int64_t deadline = mr_now_ns() + answer_ns;
   struct mr_flow *flow = connection->out;
   if (connection->out_mode != MR_RING || atomic_load(&flow->read) == (uint32_t)connection->out_position) return;
   if (atomic_load(&flow->is_gone) != 0 || atomic_load(&connection->has_peer_ended) != 0) return;
@@ -186,17 +203,37 @@ static void ask_back(struct mr_connection *connection) {
 // Who demotes finds on TCP what it could have read from the ring: the other program sends it when
 // it makes its next call, or waits for anything. If it does neither, the bytes come later.
 static void await_back(struct mr_connection *connection, int fd, uint64_t back) {
-  const int64_t deadline = mr_now_ns() + INT64_C(200000000);
+  const int64_t deadline = mr_now_ns() + answer_ns;
   int unread = 0;
   if (back == 0) return;
   mr_ring(connection);
   const uint64_t most = (uint64_t)connection->ring_mask + 1;
   if (back > most) back = most;
   while (real.ioctl(fd, FIONREAD, &unread) == 0 && (uint64_t)unread < back && mr_now_ns() < deadline) {
-    struct pollfd socket = {.fd = fd, .events = unread == 0 ? POLLIN : POLLRDHUP};
+    // After SHUT_RD there always seems to be an end.
+    struct pollfd socket = {.fd = connection->is_read_shut ? -1 : fd, .events = unread == 0 ? POLLIN : POLLRDHUP};
     real.poll(&socket, 1, 1);
     if ((socket.revents & (POLLHUP | POLLERR | POLLRDHUP)) != 0) break;
   }
+}
+
+void mr_bring_back(struct mr_connection *connection, int fd) {
+  uint32_t mode;
+  mr_check_peer(connection, fd);
+  uint64_t back = unread_now(connection, &mode);
+  if (back == 0 || atomic_load(&connection->has_peer_ended) != 0) return;
+  if (connection->has_lane) {
+    if (mr_bring_back_in_lane(connection, fd)) await_back(connection, fd, back);
+    return;
+  }
+  back = stop_in(connection, fd);
+  await_back(connection, fd, back);
+  if (back == 0 || !mr_acquire(&mr.lock)) return;
+  if (atomic_load(&connection->state) == MR_DIRECT && mr_acquire(&connection->in_lock)) {
+    mr_keep_ring(connection, mode);
+    mr_release(&connection->in_lock);
+  }
+  mr_release(&mr.lock);
 }
 
 static void stop_out(struct mr_connection *connection) {
@@ -227,9 +264,12 @@ void mr_demote(struct mr_connection *connection, int fd, bool is_for_good) {
   const int saved = errno;
   if (is_for_good) atomic_store(&connection->pinned, 1);
   if (atomic_load(&connection->state) == MR_DIRECT && connection->has_lane) {
+    uint32_t mode;
+    const uint64_t back = unread_now(connection, &mode);
     stop_out(connection);
     mr_flush(connection, fd, true);
     mr_stop_in_lane(connection, fd);
+    await_back(connection, fd, back);
     mr_settle(connection, fd);
   } else if (atomic_load(&connection->state) == MR_DIRECT) {
     const uint64_t back = stop_in(connection, fd);

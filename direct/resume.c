@@ -18,6 +18,7 @@
 
 static const int64_t header_ns = INT64_C(2000000000);  // for the rest of a header
 static const int64_t answer_ns = INT64_C(30000000000); // for the other program to go back to TCP
+static const int64_t soon_ns = INT64_C(200000000);     // where it need not
 
 // Reading
 
@@ -149,11 +150,11 @@ void mr_leave_ring(struct mr_connection *connection) {
 }
 
 // Asks the other program to go back to TCP, and waits until it has: then the socket has the bytes
-// that are not read, and nothing else.
-void mr_stop_in_lane(struct mr_connection *connection, int fd) {
-  const int64_t deadline = mr_now_ns() + answer_ns;
+// that are not read, and nothing else. False: it has not, for so long.
+static bool ask_back_in_lane(struct mr_connection *connection, int fd, int64_t wait_ns) {
+  const int64_t deadline = mr_now_ns() + wait_ns;
   for (bool is_first = true;; is_first = false) {
-    if (!mr_acquire(&connection->in_lock)) return;
+    if (!mr_acquire(&connection->in_lock)) return true;
     struct mr_flow *flow = connection->in;
     atomic_store_explicit(&flow->looks, 0, memory_order_release);
     uint64_t from = atomic_load(&flow->from);
@@ -171,18 +172,35 @@ void mr_stop_in_lane(struct mr_connection *connection, int fd) {
     }
     const enum mr_outcome outcome = mr_look(connection, fd);
     if (connection->in_mode == MR_SKIP) mr_skip(connection, fd);
-    if (connection->in_mode == MR_RING && outcome == MR_ENDED) connection->in_mode = MR_TCP_ONLY;
-    const bool is_over = outcome == MR_FAILED || mr_now_ns() > deadline;
-    if (connection->in_mode == MR_RING && is_over) mr_broken(connection);
+    // After SHUT_RD alone there seems to be an end, and a header comes all the same. TCP takes none
+    // where both ways are shut.
+    const bool is_end = outcome == MR_ENDED && (connection->is_shut || mr_has_fin(connection, fd));
+    if (connection->in_mode == MR_RING && is_end) connection->in_mode = MR_TCP_ONLY;
     const bool is_done = connection->in_mode == MR_TCP_ONLY;
     mr_release(&connection->in_lock);
     if (is_first) mr_ring(connection);
-    if (is_done) return;
+    if (is_done) return true;
+    if (outcome == MR_FAILED || mr_now_ns() > deadline) return false;
     serve_others();
-    struct pollfd socket = {.fd = connection->awaits_word ? -1 : fd, .events = POLLIN};
+    struct pollfd socket = {.fd = connection->awaits_word || connection->is_read_shut ? -1 : fd, .events = POLLIN};
     real.poll(&socket, 1, 1);
     mr_hear();
   }
+}
+
+void mr_stop_in_lane(struct mr_connection *connection, int fd) {
+  if (ask_back_in_lane(connection, fd, answer_ns) || !mr_acquire(&connection->in_lock)) return;
+  if (connection->in_mode != MR_TCP_ONLY) mr_broken(connection);
+  mr_release(&connection->in_lock);
+}
+
+bool mr_bring_back_in_lane(struct mr_connection *connection, int fd) {
+  if (ask_back_in_lane(connection, fd, soon_ns)) return true;
+  if (!mr_acquire(&connection->in_lock)) return false;
+  // What is in the ring is read there after all.
+  connection->wants_back = false;
+  mr_release(&connection->in_lock);
+  return false;
 }
 
 // Writing

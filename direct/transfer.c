@@ -247,6 +247,7 @@ ssize_t mr_receive(struct mr_connection *connection, int fd, struct msghdr *mess
     mr_release(&connection->in_lock);
     mr_settle(connection, fd);
     if (got > 0) done = is_peek ? (size_t)got : done + (size_t)got;
+    if (outcome == MR_ENDED && connection->has_lane) mr_check_peer(connection, fd);
     if (outcome == MR_ENDED) return (ssize_t)done;
     if (outcome == MR_FAILED) return failed(done, error);
     const bool is_full = total == 0 ? outcome == MR_TAKEN : done == total;
@@ -338,6 +339,9 @@ ssize_t mr_transmit(struct mr_connection *connection, int fd, const struct msghd
     struct iovec pieces[PIECES];
     if (!mr_acquire(&connection->out_lock)) return failed(done, is_waiting ? EINTR : EAGAIN);
     if (total > 0) mr_begin_out(connection);
+    // The other program may have closed, and its lane has not said so yet: TCP answers who writes.
+    if (unlikely(connection->has_heard_all && total > 0 && connection->out_mode == MR_RING))
+      mr_resume_out(connection, 0);
     mr_advance_out(connection);
     int error = EAGAIN;
     const int count = rest_of(message, done, UINT64_MAX, pieces);

@@ -1,7 +1,7 @@
 // What the library, the daemon and the program at the other end agree on: direct/layout.h says the
 // same in C, and a test compares them.
 
-export const DIRECT_VERSION = 3;
+export const DIRECT_VERSION = 4;
 
 /** struct mr_message: eight words. */
 export const MESSAGE_BYTES = 32;
