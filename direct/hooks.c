@@ -12,10 +12,10 @@ MR_EXPORT int millrace_direct_state(int fd) {
   return state;
 }
 
-// Whether it is left to the kernel for good.
+// Whether it is left to the kernel for good. So is what the library does not know, after exec.
 MR_EXPORT int millrace_direct_is_pinned(int fd) {
   struct mr_connection *connection = mr_begin(fd);
-  if (connection == NULL) return 0;
+  if (connection == NULL) return 1;
   const bool is_pinned = atomic_load(&connection->pinned) != 0;
   mr_leave(connection);
   return is_pinned;

@@ -131,6 +131,7 @@ struct mr_connection {
 
 struct mr_set; // sets.h
 
+// What only this process knows of a connection.
 struct mr_local {
   uint32_t fds; // descriptors of it
   int fd;       // one of them, for calls that have none at hand
@@ -230,17 +231,17 @@ void mr_demote_locked(struct mr_connection *connection, int fd); // with the pro
 void mr_settle(struct mr_connection *connection, int fd);
 // before a FIN: all bytes are on their way, and none can be taken back
 void mr_shut_out(struct mr_connection *connection, int fd, bool is_closing);
-// before its last descriptor is closed
 // before it is shut both ways: the bytes of the ring go by TCP, which takes none after that
 void mr_bring_back(struct mr_connection *connection, int fd);
+// before its last descriptor is closed
 void mr_depart(struct mr_connection *connection, int fd);
 void mr_pin(int fd);         // demotes, and never offers again
 void mr_pin_inherited(void); // all that an exec would keep
 void mr_pin_all(void);
+void mr_part_from_closed(void); // all that an exec of this process closes
 void mr_leave_to_uring(void);
 void mr_look_for_uring(void);
 void mr_leave_slot_of(struct mr_connection *connection);
-void mr_part_from_closed(void); // all that an exec of this process closes
 
 // flow.c
 void mr_advance_in(struct mr_connection *connection);  // with in_lock
@@ -254,8 +255,8 @@ size_t mr_put(struct mr_connection *connection, const uint8_t *from, size_t size
 uint8_t *mr_put_begin(struct mr_connection *connection, size_t *size);
 void mr_put_end(struct mr_connection *connection, size_t size);
 bool mr_stop_in(struct mr_connection *connection);
-void mr_stop_out(struct mr_connection *connection);
 void mr_keep_ring(struct mr_connection *connection, uint32_t mode); // with in_lock
+void mr_stop_out(struct mr_connection *connection);
 void mr_seal_out(struct mr_connection *connection);
 void mr_trim_out(struct mr_connection *connection);
 void mr_broken(struct mr_connection *connection);
@@ -271,8 +272,8 @@ enum mr_outcome mr_look(struct mr_connection *connection, int fd); // with in_lo
 void mr_skip(struct mr_connection *connection, int fd);            // with in_lock
 void mr_leave_ring(struct mr_connection *connection);              // with in_lock
 void mr_stop_in_lane(struct mr_connection *connection, int fd);
-void mr_lose(struct mr_connection *connection);
 bool mr_bring_back_in_lane(struct mr_connection *connection, int fd);
+void mr_lose(struct mr_connection *connection);
 
 // keepalive.c
 void mr_keep_alive(struct mr_connection *connection, int fd);
@@ -319,10 +320,10 @@ void mr_members_direct(struct mr_connection *connection);
 void mr_members_kernel(struct mr_connection *connection);
 void mr_members_closed(struct mr_connection *connection, int fd);
 void mr_members_ready(struct mr_connection *connection);
+void mr_members_present(const struct mr_set *set); // NULL: of all sets
 void mr_sets_forked(void);
 
 void mr_say(const char *text);
 void mr_forked_without_handlers(void);
 
 #endif
-void mr_members_present(const struct mr_set *set); // NULL: of all sets

@@ -300,6 +300,7 @@ static void pin_where(bool is_all) {
     const int flags = is_all ? 0 : real.fcntl((int)fd, F_GETFD);
     if (flags >= 0 && (flags & FD_CLOEXEC) == 0) mr_pin((int)fd);
   }
+  mr_members_present(NULL);
   errno = saved;
 }
 
@@ -308,6 +309,22 @@ void mr_pin_inherited(void) {
 }
 void mr_pin_all(void) {
   pin_where(true);
+}
+
+// The kernel closes these by itself. What was not read has to be on TCP by then, so that it answers
+// with a reset. A child of vfork, and one that shares them with its parent, only lets go of them.
+void mr_part_from_closed(void) {
+  const int saved = errno;
+  const uint32_t highest = atomic_load(&mr.highest_fd);
+  if (atomic_load(&mr.direct_count) == 0 || (int32_t)getpid() != atomic_load(&mr.pid)) return;
+  for (uint32_t fd = 0; fd <= highest && fd < mr.table_size; fd++) {
+    struct mr_connection *connection = mr_enter((int)fd);
+    if (connection == NULL) continue;
+    const int flags = real.fcntl((int)fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) != 0 && !mr_is_shared(connection)) mr_demote(connection, (int)fd, false);
+    mr_leave(connection);
+  }
+  errno = saved;
 }
 
 // The connection has ended without the library.
@@ -340,7 +357,6 @@ static bool fits(int fd, uint32_t size_bytes) {
 void mr_shut_out(struct mr_connection *connection, int fd, bool is_closing) {
   const bool is_waiting = is_closing || !connection->has_lane;
   mr_flush(connection, fd, is_waiting);
-  mr_members_present(NULL);
   if (mr_acquire(&connection->out_lock)) {
     mr_advance_out(connection);
     if (connection->has_lane && connection->out_mode == MR_RING) {
@@ -351,22 +367,6 @@ void mr_shut_out(struct mr_connection *connection, int fd, bool is_closing) {
     } else if (!connection->has_lane) {
       mr_seal_out(connection);
     }
-// The kernel closes these by itself. What was not read has to be on TCP by then, so that it answers
-// with a reset. A child of vfork, and one that shares them with its parent, only lets go of them.
-void mr_part_from_closed(void) {
-  const int saved = errno;
-  const uint32_t highest = atomic_load(&mr.highest_fd);
-  if (atomic_load(&mr.direct_count) == 0 || (int32_t)getpid() != atomic_load(&mr.pid)) return;
-  for (uint32_t fd = 0; fd <= highest && fd < mr.table_size; fd++) {
-    struct mr_connection *connection = mr_enter((int)fd);
-    if (connection == NULL) continue;
-    const int flags = real.fcntl((int)fd, F_GETFD);
-    if (flags >= 0 && (flags & FD_CLOEXEC) != 0 && !mr_is_shared(connection)) mr_demote(connection, (int)fd, false);
-    mr_leave(connection);
-  }
-  errno = saved;
-}
-
     mr_release(&connection->out_lock);
   }
   connection->wants_fin = !mr_flush(connection, fd, is_waiting) && !is_closing;

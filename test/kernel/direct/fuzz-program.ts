@@ -13,23 +13,61 @@ export type Env = Readonly<Record<string, string>>;
 /** How often connections were promoted and demoted, and so on. */
 type Counters = Readonly<Record<string, number>>;
 
-/** What a run says: a line for each seed. */
+/** What a run says: the log of each seed. */
 interface FuzzRun {
-  readonly lines: ReadonlyMap<number, string>;
+  readonly logs: ReadonlyMap<number, readonly string[]>;
   readonly counters: Counters;
+}
+
+/** A sequence that differs, and its two logs around the first difference. */
+interface Difference {
+  readonly seed: number;
+  readonly text: string;
 }
 
 export interface Comparison {
   /** Those that were played: a run that meets too many that hang does not go on. */
   readonly sequences: number;
-  /** Their seeds. */
-  readonly different: readonly number[];
+  readonly different: readonly Difference[];
   readonly counters: Counters;
 }
 
 /** The lines before the first that differs that are shown. */
 const LINES_BEFORE = 30;
 const LINES_AFTER = 3;
+
+/** Null: they are the same. */
+function difference(seed: number, left: readonly string[], right: readonly string[]): Difference | null {
+  const length = Math.max(left.length, right.length);
+  let at = 0;
+  while (at < length && left[at] === right[at]) at++;
+  if (at === length) return null;
+  const same = left.slice(Math.max(0, at - LINES_BEFORE), at).map((line) => `    ${line}`);
+  const there = left.slice(at, at + LINES_AFTER).map((line) => `  - ${line}`);
+  const here = right.slice(at, at + LINES_AFTER).map((line) => `  + ${line}`);
+  const title = `seed ${seed}, line ${at + 1} (- plain TCP, + with the library):`;
+  return { seed, text: [title, ...same, ...there, ...here].join('\n') };
+}
+
+/** Each log has a line `= SEED` before it; the last line is `. NAME COUNT NAME COUNT …`. */
+function parse(output: string): FuzzRun {
+  const logs = new Map<number, string[]>();
+  let counters: Counters = {};
+  let log: string[] = [];
+  for (const line of output.trimEnd().split('\n')) {
+    const words = line.split(' ').slice(1);
+    if (line.startsWith('= ')) {
+      log = [];
+      logs.set(Number(words[0]), log);
+    } else if (line.startsWith('. ')) {
+      const pairs = words.flatMap((word, index) => (index % 2 === 0 ? [[word, Number(words[index + 1])]] : []));
+      counters = Object.fromEntries(pairs);
+    } else {
+      log.push(line);
+    }
+  }
+  return { logs, counters };
+}
 
 export class FuzzProgram {
   readonly file: string;
@@ -41,41 +79,15 @@ export class FuzzProgram {
   /** Plays the sequences `seed`, `seed + 1`, … in both environments at once. */
   async compare(plain: Env, other: Env, seed: number, count: number): Promise<Comparison> {
     const [left, right] = await Promise.all([this.#run(plain, seed, count), this.#run(other, seed, count)]);
-    const different = [...right.lines].filter(([number, line]) => line !== left.lines.get(number));
-    return {
-      sequences: right.lines.size,
-      different: different.map(([number]) => number),
-      counters: right.counters,
-    };
-  }
-
-  /** The logs of one sequence around the first difference. */
-  async difference(plain: Env, other: Env, seed: number): Promise<string> {
-    const [left, right] = await Promise.all([this.#log(plain, seed), this.#log(other, seed)]);
-    const first = left.findIndex((line, index) => line !== right[index]);
-    const at = first < 0 && right.length > left.length ? left.length : first;
-    if (at < 0) return `seed ${seed}: not again when played alone`;
-    const same = left.slice(Math.max(0, at - LINES_BEFORE), at).map((line) => `    ${line}`);
-    const there = left.slice(at, at + LINES_AFTER).map((line) => `  - ${line}`);
-    const here = right.slice(at, at + LINES_AFTER).map((line) => `  + ${line}`);
-    return [`seed ${seed}, line ${at + 1} (- plain TCP, + with the library):`, ...same, ...there, ...here].join('\n');
+    const different = [...right.logs].flatMap(([number, log]) => {
+      const found = difference(number, left.logs.get(number) ?? [], log);
+      return found === null ? [] : [found];
+    });
+    return { sequences: right.logs.size, different, counters: right.counters };
   }
 
   async #run(env: Env, seed: number, count: number): Promise<FuzzRun> {
-    const output = await this.#output(env, ['run', String(seed), String(count)]);
-    const lines = output.trim().split('\n');
-    const words = (lines.pop() ?? '').split(' ');
-    const counters = Object.fromEntries(
-      words.flatMap((word, index) => (index % 2 === 0 ? [[word, Number(words[index + 1])]] : [])),
-    );
-    return { lines: new Map(lines.map((line) => [Number(line.split(' ')[0]), line])), counters };
-  }
-
-  async #log(env: Env, seed: number): Promise<string[]> {
-    return (await this.#output(env, ['show', String(seed)])).split('\n');
-  }
-
-  async #output(env: Env, args: readonly string[]): Promise<string> {
+    const args = ['run', String(seed), String(count)];
     const child = spawn(this.file, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
     const ending = new Promise<string>((resolve, reject) => {
       child.once('error', reject);
@@ -83,6 +95,6 @@ export class FuzzProgram {
     });
     const [output, how] = await Promise.all([text(child.stdout), ending]);
     assert.equal(how, '0', `fuzz ${args.join(' ')} ended with ${how}:\n${output}`);
-    return output;
+    return parse(output);
   }
 }

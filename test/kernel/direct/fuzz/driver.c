@@ -77,8 +77,14 @@ void note(struct game *game, int end, const struct answer *answer) {
   size_t room = LOG_SIZE - game->log_length;
   int length = snprintf(game->log + game->log_length, room, "%c %.*s\n", 'A' + end, (int)answer->length, answer->text);
   game->log_length += (size_t)length < room ? (size_t)length : 0;
-  game->calls++;
   if (strncmp(answer->text, "LATE", 4) == 0) game->is_late = true;
+}
+
+// Returns when all has come to the end that is on its way there.
+void settle(struct game *game, int end) {
+  struct order order = order_at(game, end, 0, OP_SETTLE);
+  tell(game, end, &order);
+  hear(game, end);
 }
 
 struct answer call(struct game *game, int end, const struct order *order) {

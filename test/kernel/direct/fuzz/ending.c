@@ -30,13 +30,6 @@ bool step_shutdown(struct game *game) {
   return true;
 }
 
-// What is on its way to the other end would be lost with a reset.
-static void settle(struct game *game, int end) {
-  struct order order = order_at(game, end, 0, OP_SETTLE);
-  tell(game, end, &order);
-  hear(game, end);
-}
-
 static void forget_handle(struct game *game, int end, int handle) {
   int connection = game->handle[end][handle];
   game->handle[end][handle] = -1;
@@ -58,6 +51,7 @@ bool step_close(struct game *game) {
   int end = (int)pick(game, 2);
   int handle = some_handle(game, end);
   if (handle < 0 || leaves_watch(game, end, handle)) return false;
+  // What is on its way to the other end would be lost with a reset.
   settle(game, 1 - end);
   struct order order = order_at(game, end, handle, OP_CLOSE);
   order.by = pick(game, 2);
@@ -187,6 +181,7 @@ void take_all(struct game *game) {
       struct order order = order_at(game, end, handle_of(game, end, number), OP_SHUTDOWN);
       if (!one->side[end].is_open) continue;
       order.other = SHUT_WR;
+      force(game);
       call(game, end, &order);
       one->side[end].is_write_shut = true;
     }
@@ -197,9 +192,11 @@ void take_all(struct game *game) {
       order.length = IN_FLIGHT + 1;
       order.pattern = one->pattern[1 - end];
       order.position = one->taken[1 - end];
+      force(game);
       int64_t result = call(game, end, &order).result;
       if (result > 0) one->taken[1 - end] += (uint64_t)result;
       order = order_at(game, end, (int)order.handle, OP_READ);
+      force(game);
       call(game, end, &order);
     }
   }

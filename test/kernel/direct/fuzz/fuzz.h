@@ -110,7 +110,6 @@ enum { HANDLE_PIPE = 30, HANDLE_NESTED = 31 };
 // pattern.c
 void fill(uint8_t *bytes, size_t length, uint64_t pattern, uint64_t position);
 long mismatch(const uint8_t *bytes, size_t length, uint64_t pattern, uint64_t position);
-uint64_t hash_text(const char *text, size_t length);
 uint64_t draw(uint64_t *state);
 void die(const char *what);
 

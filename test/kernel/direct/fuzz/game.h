@@ -37,6 +37,7 @@ struct game {
   // Of the sequence.
   uint64_t dice;
   uint64_t force_dice; // of promotions and demotions, which change no result
+  bool is_forced;      // a promotion or demotion is tried before each call
   struct connection connection[CONNECTIONS];
   int handle[2][HANDLES]; // the connection of each, or -1
   bool is_cloexec[2][HANDLES];
@@ -44,12 +45,12 @@ struct game {
   bool has_set[2][SETS];
   bool is_broken; // an end hangs or has ended
   bool is_late;   // something did not arrive: the rest of the sequence says nothing
-  uint32_t calls;
   char *log;
   size_t log_length;
   // Of the run.
   bool has_library;
   uint32_t force_percent;
+  bool is_between_hosts;
   bool is_emulated; // only calls that leave a direct connection direct and open
   bool has_edges;   // edge-triggered registrations as well
   bool is_traced;   // promotions and demotions are in the log as well
@@ -63,6 +64,7 @@ void stop_ends(struct game *game);
 void tell(struct game *game, int end, const struct order *order);
 struct answer hear(struct game *game, int end);
 void note(struct game *game, int end, const struct answer *answer);
+void settle(struct game *game, int end);
 struct answer call(struct game *game, int end, const struct order *order);
 
 // model.c

@@ -149,6 +149,8 @@ bool step_bulk(struct game *game) {
   back.other = pick(game, 1 << 20);
   back.pattern = one->pattern[end];
   back.position = one->taken[end];
+  // What the reader has sent by another connection comes before it waits for this one alone.
+  settle(game, end);
   tell(game, end, &order);
   tell(game, 1 - end, &back);
   struct answer written = hear(game, end);

@@ -1,4 +1,4 @@
-// Bytes that depend on their place in the stream, random numbers and hashes.
+// Bytes that depend on their place in the stream, and random numbers.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,13 +21,6 @@ long mismatch(const uint8_t *bytes, size_t length, uint64_t pattern, uint64_t po
     if (bytes[i] != byte_at(pattern, position + i)) return (long)i;
   }
   return -1;
-}
-
-uint64_t hash_text(const char *text, size_t length) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  for (size_t i = 0; i < length; i++)
-    hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
-  return hash;
 }
 
 // splitmix64.

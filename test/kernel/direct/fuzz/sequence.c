@@ -52,6 +52,9 @@ static void trace(struct game *game, int end, const char *what, int connection, 
 // Both ends have to ask for it at the same time. One whose connection is left to the kernel never
 // does, and the other one would wait for it.
 static void promote(struct game *game, int connection) {
+  const struct side *side = game->connection[connection].side;
+  // Then a connection between hosts is left to TCP, and both would try for a quarter of a second.
+  if (game->is_between_hosts && (side[0].low > 1 || side[1].low > 1)) return;
   if (ask(game, 0, connection, OP_IS_PINNED) == 1 || ask(game, 1, connection, OP_IS_PINNED) == 1) return;
   for (int end = 0; end < 2; end++) {
     struct order order = {.op = OP_PROMOTE, .handle = (uint32_t)handle_of(game, end, connection)};
@@ -59,6 +62,8 @@ static void promote(struct game *game, int connection) {
   }
   int64_t first = hear(game, 0).result;
   int64_t second = hear(game, 1).result;
+  trace(game, 0, "promote", connection, first);
+  trace(game, 1, "promote", connection, second);
   if (first == -2)
     game->has_library = false;
   else if (first == 1 && second == 1)
@@ -71,11 +76,12 @@ static void promote(struct game *game, int connection) {
 void force(struct game *game) {
   if (!game->has_library) return;
   uint32_t number = (uint32_t)(draw(&game->force_dice) >> 33);
-  if (number % 100 >= game->force_percent) return;
+  if (!game->is_forced && number % 100 >= game->force_percent) return;
   int connection = (int)(number / 100 % CONNECTIONS);
+  if (game->is_forced && !game->connection[connection].is_made) connection = 0;
   const struct connection *one = &game->connection[connection];
   if (!one->is_made) return;
-  if (number / 1000 % 3 < 2) {
+  if (number / 1000 % 3 < 2 && (is_whole(one) || !game->is_forced)) {
     if (is_whole(one)) promote(game, connection);
     return;
   }
@@ -114,8 +120,8 @@ void play(struct game *game, uint64_t seed) {
   uint64_t state = seed;
   game->dice = draw(&state) ^ seed << 17;
   game->force_dice = draw(&state);
+  game->is_forced = game->force_percent > 0 && seed % 4 == 0;
   game->log_length = 0;
-  game->calls = 0;
   game->is_broken = game->is_late = false;
   memset(game->connection, 0, sizeof(game->connection));
   memset(game->handle, -1, sizeof(game->handle));
