@@ -106,6 +106,10 @@ static void try_shutdown(struct world *world) {
   peer_sends(world, SOME);
   take_rest(world);
   check(is_state(world->fd, DIRECT), "direct in the other direction");
+  peer_sends(world, SOME);
+  check(FUNCTION(world, shutdown_type)(world->fd, SHUT_RD) == 0, "shutdown of the other way");
+  // The peer makes no call meanwhile, so they were not sent by TCP before.
+  take_rest(world);
   close(world->fd);
   world->fd = -1;
 }
