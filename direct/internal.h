@@ -318,6 +318,7 @@ bool mr_flush(struct mr_connection *connection, int fd, bool is_waiting);
 // sets.c
 void mr_members_direct(struct mr_connection *connection);
 void mr_members_kernel(struct mr_connection *connection);
+void mr_members_unwatched(struct mr_connection *connection);
 void mr_members_closed(struct mr_connection *connection, int fd);
 void mr_members_ready(struct mr_connection *connection);
 void mr_members_present(const struct mr_set *set); // NULL: of all sets

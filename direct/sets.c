@@ -279,6 +279,16 @@ void mr_members_kernel(struct mr_connection *connection) {
     if (member->is_direct) mr_make_kernel(member);
 }
 
+// Before the last descriptor is closed of a connection that was offered. The daemon may not have
+// closed its copy of the socket yet, and until then the kernel would tell of it.
+void mr_members_unwatched(struct mr_connection *connection) {
+  if (mr_local_of(connection)->members == NULL || !mr_acquire(&mr.lock)) return;
+  struct mr_member *member = mr_local_of(connection)->members;
+  for (; member != NULL; member = member->next_of_connection)
+    if (!member->is_direct) real.epoll_ctl(member->set->fd, EPOLL_CTL_DEL, member->fd, NULL);
+  mr_release(&mr.lock);
+}
+
 // `fd` is closed; -1: all descriptors of the connection.
 void mr_members_closed(struct mr_connection *connection, int fd) {
   if (mr_local_of(connection)->members == NULL || !mr_acquire(&mr.lock)) return;

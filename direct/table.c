@@ -150,6 +150,7 @@ void mr_untrack(int fd) {
   if (connection == NULL) return;
   struct mr_local *local = mr_local_of(connection);
   const bool is_last = local->fds <= 1;
+  if (is_last && connection->id != 0 && !mr_is_shared(connection)) mr_members_unwatched(connection);
   mr_members_closed(connection, is_last ? -1 : fd);
   if (is_last) mr_depart(connection, fd);
   mr_set_entry(fd, MR_NONE, NULL);

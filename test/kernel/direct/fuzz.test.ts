@@ -68,7 +68,7 @@ describe('random sequences of socket calls', { concurrency: false }, () => {
 
   // What was wrong is in the messages of the commits that added them.
   for (const [kind, title, seeds] of [
-    ['all', 'those that differed once', [7843, 13602, 18163, 24991, 28847, 32714, 33505]],
+    ['all', 'those that differed once', [7843, 13602, 18163, 24991, 28847, 32714, 33505, 74335]],
     ['all-between-hosts', 'those that differed once between two hosts', [190, 503, 1461, 1835, 3401]],
   ] as const) {
     test(title, async (t) => {

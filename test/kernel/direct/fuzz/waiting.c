@@ -153,12 +153,12 @@ static int by_handle(const void *left, const void *right) {
 
 // While direct connections have something to tell, the library asks the kernel for those that are
 // not direct no more often than this.
+static int64_t asked_ns; // or later
+
 static void await_kernel_turn(void) {
   enum { KERNEL_EVERY_NS = 50000 };
-  static int64_t asked;
-  while (now_ns() - asked <= KERNEL_EVERY_NS)
+  while (now_ns() - asked_ns <= KERNEL_EVERY_NS)
     sched_yield();
-  asked = now_ns();
 }
 
 void make_epoll_wait(struct end *end, const struct order *order, struct answer *answer) {
@@ -181,6 +181,7 @@ void make_epoll_wait(struct end *end, const struct order *order, struct answer *
   }
   say(answer, "%s(set %u, %d)", names[order->by], order->length, order->timeout_ms);
   say_result(answer, result);
+  asked_ns = now_ns();
   // Which of several comes first is nobody's promise.
   if (result > 0) qsort(list, (size_t)result, sizeof(list[0]), by_handle);
   for (int i = 0; i < result; i++) {
