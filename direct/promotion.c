@@ -359,7 +359,10 @@ void mr_shut_out(struct mr_connection *connection, int fd, bool is_closing) {
   mr_flush(connection, fd, is_waiting);
   if (mr_acquire(&connection->out_lock)) {
     mr_advance_out(connection);
-    if (connection->has_lane && connection->out_mode == MR_RING) {
+    if (connection->has_lane && connection->out_mode == MR_RING && mr_has_closed(connection)) {
+      // A header would be answered by a reset.
+      connection->out_mode = MR_TCP_ONLY;
+    } else if (connection->has_lane && connection->out_mode == MR_RING) {
       const uint32_t unread = (uint32_t)connection->out_position - atomic_load(&connection->out->read);
       // A program that stays can send the rest later, one that closes cannot.
       connection->leaves_rest = !fits(fd, unread + (uint32_t)sizeof(struct mr_resume)) && is_closing;

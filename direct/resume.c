@@ -99,7 +99,9 @@ static enum mr_outcome end_without_header(struct mr_connection *connection) {
   const bool is_lost = atomic_load_explicit(&connection->in->is_lost, memory_order_acquire) != 0;
   if (mr_readable(connection) > 0) return MR_TAKEN;
   const bool is_whole = (until & MR_TAKEN_BACK) == 0 && (until & MR_POSITION) == connection->in_position + 1;
-  if (is_whole || connection->is_reset_told) return MR_ENDED;
+  // TCP would take nothing more either, once both ways are shut.
+  const bool is_shut = connection->is_shut && connection->is_read_shut;
+  if (is_whole || is_shut || connection->is_reset_told) return MR_ENDED;
   connection->awaits_word = !is_lost;
   if (!is_lost) return MR_NOTHING;
   connection->is_reset_told = true;

@@ -214,19 +214,40 @@ for (const wire of wires) {
       await joined.assertNothingIsLeft();
     });
 
-    test('streams that are idle give their credit back, and go on when they are used again', async () => {
-      await using joined = await Joined.up({ devices, memoryBytes: 65_536 });
+    test('streams that are idle give their credit back where memory is short, and go on afterwards', async () => {
+      await using joined = await Joined.up({ devices, memoryBytes: 16_384 });
       const pairs: [Program, Program][] = [];
-      for (let index = 0; index < 4; index++) pairs.push(await joined.connect());
-      const { budget } = joined.acceptor.context;
+      for (let index = 0; index < 8; index++) pairs.push(await joined.connect());
+      const budgets = joined.sides.map(({ context }) => context.budget);
       for (let round = 1; round <= 3; round++) {
         for (const program of pairs.flat()) program.toSend = round * 20_000;
         await joined.until('all have heard', () => pairs.flat().every(({ received }) => received === round * 20_000));
-        assert.ok(budget.promisedBytes > 0);
-        // The first beat sees that they have sent, the second that they have not.
-        for (let beats = 0; beats < 2; beats++) for (const side of joined.sides) side.beat();
-        await joined.until('nothing is promised', () => budget.promisedBytes === 0);
+        assert.ok(budgets.every(({ isShort }) => isShort));
+        await joined.until('all is given back', () => {
+          for (const side of joined.sides) side.beat();
+          return budgets.every(({ isShort }) => !isShort);
+        });
       }
+    });
+
+    test('what a program sends before its reset arrives, also where its credit was given back', async () => {
+      await using joined = await Joined.up({ devices, memoryBytes: 16_384 });
+      const pairs: [Program, Program][] = [];
+      for (let index = 0; index < 8; index++) pairs.push(await joined.connect());
+      const budgets = joined.sides.map(({ context }) => context.budget);
+      await joined.until('all is given back', () => {
+        for (const side of joined.sides) side.beat();
+        return budgets.every(({ isShort }) => !isShort);
+      });
+      // The lane of the clients sleeps, and grants nothing.
+      joined.dialer.isPaused = true;
+      for (const [, server] of pairs) server.toSend = 7000;
+      await joined.until('all is sent', () => pairs.every(([, server]) => server.sent === 7000));
+      for (const [, server] of pairs) server.reset();
+      for (let count = 0; count < 20; count++) await joined.turn();
+      joined.dialer.isPaused = false;
+      await joined.until('all are reset', () => pairs.every(([client]) => client.error !== ''));
+      for (const [client] of pairs) assert.deepEqual([client.received, client.error], [7000, 'ECONNRESET']);
     });
 
     test('a ring that is full, because the peer sleeps through it, goes on when the peer does', async () => {

@@ -4,8 +4,8 @@
 import type { OutgoingRing } from './outgoing-ring.ts';
 import { recordFlags, type StreamEnds } from './stream-ends.ts';
 
-/** Pings and pongs that may wait, two numbers each; later ones are left out. */
-const MAX_PING_WORDS = 16;
+/** Pings and pongs that may wait, three numbers each; later ones are left out. */
+const MAX_PING_WORDS = 24;
 
 /** A stream of either kind, as the writer sees it. */
 export interface RecordWriting {
@@ -30,7 +30,7 @@ export class ControlRecordWriter {
   /** Streams whose data found no room in the ring. */
   #waiting: RecordWriting[] = [];
   #resuming: RecordWriting[] = [];
-  /** Kind and value of each. */
+  /** Kind, value and credit of each. */
   readonly #pings: number[] = [];
   /** Records in the ring since the start, data included. */
   records = 0;
@@ -59,8 +59,8 @@ export class ControlRecordWriter {
   }
 
   /** A `ping` or a `pong`, written with the next records. */
-  enqueuePing(kind: number, value: number): void {
-    if (this.#pings.length < MAX_PING_WORDS) this.#pings.push(kind, value);
+  enqueuePing(kind: number, value: number, credit = -1): void {
+    if (this.#pings.length < MAX_PING_WORDS) this.#pings.push(kind, value, credit);
   }
 
   /** A stream wrote a record of data. */
@@ -88,9 +88,9 @@ export class ControlRecordWriter {
   }
 
   #writePings(): void {
-    for (let index = 0; index < this.#pings.length; index += 2) {
+    for (let index = 0; index < this.#pings.length; index += 3) {
       if (!this.#ring.fits(0)) break;
-      this.#ring.commit(this.#pings[index], 0, 0, -1, this.#pings[index + 1]);
+      this.#ring.commit(this.#pings[index], 0, 0, this.#pings[index + 2], this.#pings[index + 1]);
       this.records++;
     }
     this.#pings.length = 0;

@@ -25,6 +25,11 @@ export class MemoryBudget {
     return this.#promisedBytes;
   }
 
+  /** Idle streams are to give their credit back, before windows cannot grow any more. */
+  get isShort(): boolean {
+    return this.#promisedBytes > this.limitBytes / 4;
+  }
+
   /** Promises up to `wanted` bytes, or fewer when memory is short. */
   promise(wanted: number): number {
     // A part of what is left, so that the first streams do not get all of it.
@@ -153,6 +158,8 @@ export class SendWindow {
   /** so much of it was given back. */
   #returned = 0;
   #sent = 0;
+  /** It has given credit back, and none was granted since. */
+  hasReturned = false;
 
   get availableBytes(): number {
     return this.#limit - this.#returned - this.#sent;
@@ -173,12 +180,15 @@ export class SendWindow {
   giveBack(): number {
     const bytes = Math.max(0, this.availableBytes - LEAST_WINDOW_BYTES);
     this.#returned += bytes;
+    if (bytes > 0) this.hasReturned = true;
     return bytes;
   }
 
   /** The peer's grant as it travels. One that is behind what we know is ignored. */
   extend(credit: number): void {
     const more = (((credit - (this.#limit % TWO_32)) % TWO_32) + TWO_32) % TWO_32;
-    if (more < HALF) this.#limit += more;
+    if (more >= HALF) return;
+    this.#limit += more;
+    if (more > 0) this.hasReturned = false;
   }
 }

@@ -106,6 +106,8 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
    * Records that the peer has not read are in our own memory, whatever becomes of the transport.
    */
   #isHome = true;
+  /** The peer wants idle streams to give credit back. */
+  #isPeerShort = false;
   #pingSentNs = 0;
   /** Bytes moved in earlier turns. */
   #countedBytes = 0;
@@ -330,9 +332,9 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     if (this.#transport.window === undefined) this.#hugeRings.consider(this.outgoing.number, this.#writer.bytes);
     // However few records were read: what the peer's status says of its ring is then true.
     if (this.#indexer.isBehind) this.#indexer.publish(this.#transport, this.#notifier.mode);
-    for (const stream of this.#sockets) stream.beat();
+    for (const stream of this.#sockets) stream.beat(this.#isPeerShort);
     this.#pingSentNs = nowNs;
-    this.#writer.enqueuePing(recordKinds.ping, (nowNs / 1000) >>> 0);
+    this.#writer.enqueuePing(recordKinds.ping, (nowNs / 1000) >>> 0, this.context.budget.isShort ? 0 : -1);
   }
 
   /** Ends all streams: the peer is gone, or made a protocol error. `free` frees the memory. */
@@ -406,6 +408,7 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     if (kind === recordKinds.open) return this.#onOpen(id, credit);
     if (kind === recordKinds.openDirect) return this.#onOpenDirect(id);
     if (kind === recordKinds.ping) {
+      this.#isPeerShort = credit >= 0;
       this.#writer.enqueuePing(recordKinds.pong, value);
       return '';
     }

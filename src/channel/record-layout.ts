@@ -37,7 +37,10 @@ export const recordKinds = {
    * direct stream: the program has read up to this position, modulo 2^31.
    */
   credit: 8,
-  /** Value comes back in a `pong`. */
+  /**
+   * Value comes back in a `pong`. A credit, of 0, says that memory is short: idle streams are to
+   * give theirs back.
+   */
   ping: 9,
   pong: 10,
   /** Opens a direct stream: the payload is the key of its connection. */

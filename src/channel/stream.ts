@@ -21,6 +21,8 @@ import { streamPayloadBytes, writeStreamRecord } from './stream-records.ts';
 const EVENTS = pollEvents.in | pollEvents.out | pollEvents.peerClosed | pollEvents.urgent | pollEvents.edge;
 /** Records that one stream may write before other streams of the lane have their turn. */
 const MAX_ROUNDS = 4;
+/** A stream that has given credit back waits so many beats for more before its reset is told. */
+const MOST_IDLE_BEATS = 10;
 /** A receive that failed; neither AGAIN nor a count. */
 const BROKEN = -2;
 
@@ -74,6 +76,8 @@ export class Stream implements RecordWriting, Watched, Resumable, Draining, Stre
   #returnedBytes = 0;
   /** What was sent at the last beat. */
   #sentAtBeat = 0;
+  /** In a row, in which nothing was sent. */
+  #idleBeats = 0;
 
   /**
    * Takes over a socket that resets when it is closed; a closed one is for streams that are
@@ -118,13 +122,17 @@ export class Stream implements RecordWriting, Watched, Resumable, Draining, Stre
   }
 
   /**
-   * About once a second: a stream that has sent nothing since the last time needs little credit.
+   * About once a second: where the peer is short of memory, a stream that has sent nothing since
+   * the last time gives credit back.
    */
-  beat(): void {
+  beat(isPeerShort: boolean): void {
     const sent = this.#sending.sentBytes;
     const isIdle = sent === this.#sentAtBeat;
     this.#sentAtBeat = sent;
-    if (!isIdle || !this.ends.maySend) return;
+    this.#idleBeats = isIdle ? this.#idleBeats + 1 : 0;
+    // Nobody grants more: the program's end is told after all.
+    if (this.#idleBeats === MOST_IDLE_BEATS && this.#sending.availableBytes <= 0) this.#do(this.#leg.creditGone());
+    if (!isIdle || !isPeerShort || !this.ends.maySend) return;
     const bytes = this.#sending.giveBack();
     if (bytes === 0) return;
     this.#returnedBytes += bytes;
@@ -145,7 +153,9 @@ export class Stream implements RecordWriting, Watched, Resumable, Draining, Stre
     for (let round = 0; leg.mayRead; round++) {
       const credit = this.#sending.availableBytes;
       if (credit <= 0) {
-        this.#do(leg.creditGone());
+        // A stream that gave its credit back gets some when what it sent is read: what its program
+        // has sent before a reset is not lost for that.
+        if (!this.#sending.hasReturned) this.#do(leg.creditGone());
         return;
       }
       if (round === MAX_ROUNDS) {

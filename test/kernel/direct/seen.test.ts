@@ -102,3 +102,26 @@ describe('direct connections are seen', { concurrency: false }, () => {
     await explained(/: not direct yet: peer b is (down|connecting|recovering)/);
   });
 });
+
+/** Says its address, and sends large pieces until it is ended, or has sent a GiB. */
+const bulkClient = `const socket = require('node:net').connect(${PORT}, process.argv[1], () => {
+  console.log(socket.localAddress + ':' + socket.localPort);
+  let left = 4096;
+  const more = () => left-- > 0 && socket.write(Buffer.alloc(256 * 1024), more);
+  more();
+});`;
+const drain = `require('node:net').createServer((socket) => socket.resume()).listen(${PORT}, () => console.log('up'))`;
+
+test('a connection that moves bulk over the wire tcp goes back to TCP, and explain says why', async () => {
+  await using world = await MirroredWorld.start({ wire: 'tcp' });
+  await using there = RunningProgram.start(world.b, process.execPath, ['-e', drain]);
+  await there.line(/^up$/);
+  await using here = RunningProgram.start(world.a, process.execPath, ['-e', bulkClient, world.b.ipv4]);
+  const local = await here.line(/:\d+$/);
+  const line = `${local} -> ${world.b.ipv4}:${PORT}: not direct any more: it moves large pieces, `;
+  const { api } = world.daemon('a');
+  await eventually('explain says so', async () =>
+    (await api.explain(String(here.pid))).some((each) => each.startsWith(line)),
+  );
+  assert.ok((await api.status()).direct.promoted >= 1);
+});

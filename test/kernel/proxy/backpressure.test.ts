@@ -127,9 +127,9 @@ for (const wire of ['shm', 'roce'] as const) {
     test('another stream on the same ring keeps four fifths of its speed', async (t) => {
       const alone: number[] = [];
       const beside: number[] = [];
-      // By the fastest: whatever else runs on the machine slows some of them, a stalled stream in
-      // the way would slow all.
-      const share = (): number => Math.max(...beside) / Math.max(...alone);
+      // By the fastest or by the middle: whatever else runs on the machine slows some of them, and
+      // one may be fast by chance. A stalled stream in the way would slow all.
+      const share = (): number => Math.max(Math.max(...beside) / Math.max(...alone), median(beside) / median(alone));
       while (alone.length < fewestRounds || (share() < leastSpeedShare && alone.length < mostRounds)) {
         alone.push(await speed(world, iperf, measuredBytes[wire]));
         await using _ = await startStalled(world, 'blocking');
