@@ -57,6 +57,11 @@ const softAttributes: DeviceAttributes = {
  */
 const POLLS_A_DESCRIPTOR_POLL = 64;
 const TIMER_TOKEN = 0xffff_ffff;
+/**
+ * So many times a program may poll before an acknowledgement goes out that waited for an answer of
+ * the program to go out with.
+ */
+const POLLS_AN_ACK = 8;
 
 interface Scheduled {
   readonly atNs: number;
@@ -79,6 +84,11 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
   readonly #kicked = new WorkList<Qp>(marks.kicked);
   /** QPs whose links stopped to give others their turn. No event tells of what they left. */
   readonly #again = new Set<Qp>();
+  /** QPs whose acknowledgements wait. */
+  readonly #owing = new WorkList<Qp>(marks.owing);
+  #pollsOwing = 0;
+  /** The event loop will be idle some time, and sends acknowledgements then. */
+  #isIdleAwaited = false;
   readonly #scheduled = new Map<object, Scheduled>();
   /** No action is due before this; the timer is set for it. */
   #nextNs = Number.POSITIVE_INFINITY;
@@ -172,11 +182,13 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
       this.#again.clear();
     }
     this.#runKicked();
+    if (!this.#owing.isEmpty && ++this.#pollsOwing >= POLLS_AN_ACK) this.#acknowledge();
     if (this.#wire.needsEvents || ++this.#polls % POLLS_A_DESCRIPTOR_POLL === 0) this.#pollDescriptors();
     if (this.#scheduled.size > 0) this.#runScheduled();
   }
 
   prepareSleep(): void {
+    this.#acknowledge();
     if (this.#isClosed || this.#isQuiet()) return;
     // Something came in meanwhile, so the program must not sleep.
     this.progress();
@@ -189,6 +201,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     this.#pollDescriptors();
     this.progress();
     for (let turn = 0; turn < 4 && !this.#isQuiet(); turn++) this.progress();
+    this.#acknowledge();
     this.#comeBackUnlessQuiet();
   }
 
@@ -243,6 +256,7 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
   abandon(qp: Qp): void {
     this.#linked.delete(qp);
     this.#kicked.remove(qp);
+    this.#owing.remove(qp);
     this.#again.delete(qp);
     this.unschedule(qp);
     this.#wire.abandon(qp);
@@ -313,9 +327,34 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
     }
   }
 
-  #pump(qp: Qp): void {
+  /** Sends the acknowledgements that wait. */
+  #acknowledge(): void {
+    if (this.#isClosed || this.#isMoving || this.#owing.isEmpty) return;
+    this.#pollsOwing = 0;
+    this.#isMoving = true;
+    try {
+      for (let qp = this.#owing.shift(); qp !== undefined; qp = this.#owing.shift()) this.#pump(qp, true);
+    } finally {
+      this.#isMoving = false;
+    }
+  }
+
+  /** A program that does not poll again leaves its acknowledgements to the event loop. */
+  #owe(qp: Qp): void {
+    this.#owing.add(qp);
+    if (this.#isIdleAwaited) return;
+    this.#isIdleAwaited = true;
+    setImmediate(() => {
+      this.#isIdleAwaited = false;
+      this.#acknowledge();
+    }).unref();
+  }
+
+  #pump(qp: Qp, mustAck = false): void {
     const nowNs = this.faults === undefined ? 0 : monotonicNs();
-    if (qp.pump(nowNs)) {
+    const hasMore = mustAck ? qp.acknowledge(nowNs) : qp.pump(nowNs);
+    if (!mustAck && qp.owesAck) this.#owe(qp);
+    if (hasMore) {
       this.#again.add(qp);
       this.schedule(this.#again, 1, () => {});
     }

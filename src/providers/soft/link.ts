@@ -16,8 +16,11 @@ export interface FrameHandler {
   onHeader(header: Uint32Array, into: Pieces): boolean;
   /** The payload is in its place. `isIntact` is false when its sum is wrong. */
   onFrame(header: Uint32Array, isIntact: boolean): void;
-  /** Fills in the next frame, if there is one. */
-  nextFrame(header: Uint32Array, payload: Pieces): boolean;
+  /**
+   * Fills in the next frame, if there is one. `mayAckAlone`: an acknowledgement does not wait for a
+   * request to go out with.
+   */
+  nextFrame(header: Uint32Array, payload: Pieces, mayAckAlone: boolean): boolean;
   onBroken(reason: string): void;
 }
 
@@ -29,6 +32,8 @@ interface LinkOptions {
   readonly scratch: SharedMemory;
   /** Frames carry sums that are checked. Both ends must agree. */
   readonly hasSums: boolean;
+  /** Acknowledgements wait for a request to go out with, or for `pump` to be called for them. */
+  readonly delaysAcks?: boolean;
   readonly faults: FaultSource | undefined;
 }
 
@@ -88,14 +93,14 @@ export class Link {
 
   /**
    * Receives and sends until nothing moves. True when it stopped to give other QPs their turn and
-   * has more to do.
+   * has more to do. `mustAck`: acknowledgements do not wait any longer.
    */
-  pump(nowNs: number): boolean {
+  pump(nowNs: number, mustAck = false): boolean {
     if (this.#isClosed || this.#isPumping) return false;
     this.#isPumping = true;
     try {
       const hasMore = this.#receive();
-      this.#transmit(nowNs);
+      this.#transmit(nowNs, mustAck || this.#options.delaysAcks !== true);
       if (!this.#isClosed) this.#stream.flush();
       return hasMore && !this.#isClosed;
     } catch (error) {
@@ -113,13 +118,28 @@ export class Link {
 
   close(): void {
     if (this.#isClosed) return;
+    if (this.#options.delaysAcks === true) this.#acknowledgeLast();
+    this.#end();
+  }
+
+  /** What was carried out is acknowledged, as far as the stream takes it at once. */
+  #acknowledgeLast(): void {
+    try {
+      this.#transmit(0, true);
+      this.#stream.flush();
+    } catch {
+      // The peer is gone.
+    }
+  }
+
+  #end(): void {
     this.#isClosed = true;
     this.#stream.close();
   }
 
   #break(reason: string): void {
     if (this.#isClosed) return;
-    this.close();
+    this.#end();
     this.#handler.onBroken(reason);
   }
 
@@ -219,14 +239,14 @@ export class Link {
     return got;
   }
 
-  #transmit(nowNs: number): void {
+  #transmit(nowNs: number, mayAckAlone: boolean): void {
     const { faults, scratch } = this.#options;
     while (!this.#isClosed) {
       if (!this.#isSending) {
         if (nowNs < this.#sendAfterNs) return;
         this.#sendAfterNs = 0;
         this.#txPayload.clear();
-        if (!this.#handler.nextFrame(this.#txHeader, this.#txPayload)) return;
+        if (!this.#handler.nextFrame(this.#txHeader, this.#txPayload, mayAckAlone)) return;
         if (this.#options.hasSums) this.#addSums();
         this.#tx.clear();
         this.#tx.add(scratch, TX_OFFSET, HEADER_BYTES);

@@ -67,6 +67,14 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
     return this.#link?.pump(nowNs) ?? false;
   }
 
+  override get owesAck(): boolean {
+    return this.#link !== undefined && this.responder.owesAck;
+  }
+
+  override acknowledge(nowNs: number): boolean {
+    return this.#link?.pump(nowNs, true) ?? false;
+  }
+
   /** The peer is connected. */
   attach(link: Link, isLossy: boolean, direct: DirectAccess | undefined): void {
     this.#link = link;
@@ -101,8 +109,8 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
     if (problem !== undefined) this.onBroken(`the peer sent ${problem}`);
   }
 
-  nextFrame(header: Uint32Array, payload: Pieces): boolean {
-    if (this.responder.nextFrame(header, payload)) return true;
+  nextFrame(header: Uint32Array, payload: Pieces, mayAckAlone: boolean): boolean {
+    if (this.responder.nextFrame(header, payload, mayAckAlone || this.requester.unsent > 0)) return true;
     return this.state === 'RTS' && this.requester.nextFrame(header, payload);
   }
 

@@ -103,6 +103,16 @@ export abstract class SoftQp implements ProviderQp, Marked {
   abstract readonly heldUntilNs: number;
   /** Does what is due. True when it stopped to give other QPs their turn and has more to do. */
   abstract pump(nowNs: number): boolean;
+  /** It has an acknowledgement that waits for something to go out with; see `acknowledge`. */
+  get owesAck(): boolean {
+    return false;
+  }
+
+  /** As `pump`, and acknowledgements wait no longer. */
+  acknowledge(nowNs: number): boolean {
+    return this.pump(nowNs);
+  }
+
   /** It is about to be in error: what is left is flushed next. */
   protected abstract onFailing(): void;
   protected abstract onFailed(): void;

@@ -256,11 +256,15 @@ export class Responder {
     this.#answers.push({ type: frameTypes.nak, sequence: this.#expected, imm });
   }
 
+  get owesAck(): boolean {
+    return this.#isAckDue;
+  }
+
   /** The next answer as a frame. Acknowledgements gather: one for all that came before it. */
-  nextFrame(header: Uint32Array, payload: Pieces): boolean {
+  nextFrame(header: Uint32Array, payload: Pieces, mayAck: boolean): boolean {
     const answer = this.#answers[0];
     if (answer === undefined) {
-      if (!this.#isAckDue) return false;
+      if (!this.#isAckDue || !mayAck) return false;
       this.#isAckDue = false;
       beginFrame(header, frameTypes.ack, 0, addSequence(this.#expected, -1), 0);
       return true;

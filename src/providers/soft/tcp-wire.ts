@@ -2,14 +2,13 @@
 // the port to dial.
 
 import { UsageError } from '../../errors.ts';
-import { type Address, AGAIN, ip, pollEvents, RangeList, SharedMemory, Socket } from '../../native/index.ts';
+import { type Address, AGAIN, ip, RangeList, SharedMemory, Socket } from '../../native/index.ts';
 import { formatGid, type Gid, gidBytes } from '../../verbs/index.ts';
 import { DialRetries } from './dial-retries.ts';
 import { FaultSource, isLossy } from './fault-plan.ts';
 import { Link, SCRATCH_BYTES } from './link.ts';
 import { LinkWire } from './link-wire.ts';
 import type { LinkedQp } from './linked-qp.ts';
-import type { Pieces } from './pieces.ts';
 import {
   decodeHello,
   encodeHello,
@@ -21,56 +20,9 @@ import {
   MAX_PENDING,
   MAX_PENDING_NS,
 } from './rendezvous.ts';
-import type { ByteStream } from './stream.ts';
+import { STREAM_BYTES, streamEvents, TcpStream } from './tcp-stream.ts';
 import type { WireHost } from './wire.ts';
 import { WireListener } from './wire-listener.ts';
-
-const EVENTS = pollEvents.in | pollEvents.out | pollEvents.peerClosed | pollEvents.edge;
-
-class TcpStream implements ByteStream {
-  readonly #socket: Socket;
-  readonly #ranges: RangeList;
-  readonly #onClose: () => void;
-
-  constructor(socket: Socket, ranges: RangeList, onClose: () => void) {
-    this.#socket = socket;
-    this.#ranges = ranges;
-    this.#onClose = onClose;
-  }
-
-  /** Events tell, and `pump` is called only then. */
-  get mayReceive(): boolean {
-    return false;
-  }
-
-  send(pieces: Pieces, skip: number): number {
-    let rows = 0;
-    let passed = 0;
-    for (let piece = 0; piece < pieces.count && rows < this.#ranges.capacity; piece++) {
-      const length = pieces.lengths[piece];
-      const from = Math.max(0, skip - passed);
-      passed += length;
-      if (from >= length) continue;
-      this.#ranges.set(rows++, pieces.memories[piece], pieces.offsets[piece] + from, length - from);
-    }
-    return this.#socket.sendRanges(this.#ranges, rows);
-  }
-
-  receive(memory: SharedMemory, offset: number, length: number): number {
-    return this.#socket.receive(memory, offset, length);
-  }
-
-  get waitingBytes(): number {
-    return this.#socket.receivableBytes;
-  }
-
-  flush(): void {}
-
-  close(): void {
-    this.#onClose();
-    this.#socket.close();
-  }
-}
 
 /** A connection on which hellos are exchanged. */
 interface Pending {
@@ -172,7 +124,7 @@ export class TcpWire extends LinkWire {
     const bytes = new Uint8Array(HELLO_BYTES);
     const pending: Pending = { socket, token: 0, bytes, received: 0, qp, hello: undefined };
     let isHelloSent = false;
-    pending.token = this.#host.watch(socket.fd, EVENTS, () => {
+    pending.token = this.#host.watch(socket.fd, streamEvents, () => {
       try {
         if (!isHelloSent) {
           socket.finishConnect();
@@ -207,7 +159,7 @@ export class TcpWire extends LinkWire {
     accepted.setOption('noDelay', 1);
     const bytes = new Uint8Array(HELLO_BYTES);
     const pending: Pending = { socket: accepted, token: 0, bytes, received: 0, qp: undefined, hello: undefined };
-    pending.token = this.#host.watch(accepted.fd, EVENTS, () => {
+    pending.token = this.#host.watch(accepted.fd, streamEvents, () => {
       try {
         if (this.#receiveHello(pending)) this.#match(pending);
       } catch {
@@ -239,11 +191,14 @@ export class TcpWire extends LinkWire {
     const { socket, token } = pending;
     const { faults } = this.#host;
     const lossy = hello.isLossy || isLossy(faults);
-    const scratch = SharedMemory.create({ sizeBytes: SCRATCH_BYTES, name: 'link' });
+    const scratch = SharedMemory.create({ sizeBytes: SCRATCH_BYTES + STREAM_BYTES, name: 'link' });
     const source = faults === undefined ? undefined : new FaultSource(faults, this.#links);
     this.#host.unwatch(socket.fd, token);
-    const watching = this.#host.watch(socket.fd, EVENTS, () => this.#host.kick(qp));
-    const stream = new TcpStream(socket, this.#ranges, () => {
+    const watching = this.#host.watch(socket.fd, streamEvents, (events) => {
+      stream.onEvents(events);
+      this.#host.kick(qp);
+    });
+    const stream = new TcpStream(socket, this.#ranges, scratch, SCRATCH_BYTES, () => {
       this.#links--;
       this.#host.unwatch(socket.fd, watching);
       scratch.close();
@@ -251,7 +206,7 @@ export class TcpWire extends LinkWire {
     });
     this.#links++;
     this.#retries.stop(qp);
-    qp.attach(new Link(stream, qp, { scratch, hasSums: lossy, faults: source }), lossy, undefined);
+    qp.attach(new Link(stream, qp, { scratch, hasSums: lossy, delaysAcks: !lossy, faults: source }), lossy, undefined);
   }
 
   #sendHello(socket: Socket, hello: Hello): void {

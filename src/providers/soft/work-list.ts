@@ -7,7 +7,7 @@ export interface Marked {
 }
 
 /** The mark of each list. */
-export const marks = { kicked: 0, touched: 1, replying: 2, count: 3 } as const;
+export const marks = { kicked: 0, touched: 1, replying: 2, owing: 3, count: 4 } as const;
 
 export class WorkList<T extends Marked> {
   readonly #mark: number;
