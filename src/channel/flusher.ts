@@ -10,7 +10,7 @@ import type { Transport } from './transport.ts';
 const PIECE_BYTES = 128 * 1024;
 /**
  * From so many WRITEs under way for each data queue pair on, small pieces wait until there are more
- * records.
+ * records. Partner: TCP_SIGNAL_EVERY in transport.ts, which is not more.
  */
 const BUSY_PER_QP = 4;
 

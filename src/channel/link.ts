@@ -36,6 +36,11 @@ import type { Transport } from './transport.ts';
 const MAX_ERRNO = 4096;
 /** So many bytes count as much work as one record. */
 const MANY_BYTES = 16 * 1024;
+/**
+ * So often a device is polled that tells of everything: a lane that never sleeps owes
+ * acknowledgements otherwise.
+ */
+const TURNS_A_POLL = 16;
 
 export interface LinkOptions {
   readonly geometry: Geometry;
@@ -111,6 +116,7 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
   #pingSentNs = 0;
   /** Bytes moved in earlier turns. */
   #countedBytes = 0;
+  #turns = 0;
   /** When the last ping was sent that has been answered. */
   heardNs = 0;
   roundTripUs = -1;
@@ -265,7 +271,7 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     const transport = this.#transport;
     const notifier = this.#notifier;
     if (transport === undefined || notifier === undefined) return 0;
-    if (isPolling || transport.window === undefined) transport.poll();
+    if (isPolling || (transport.window === undefined && this.#isPollDue(transport))) transport.poll();
     // A completion may have broken it.
     if (this.#notifier === undefined) return 1;
     let done = this.#reader.read();
@@ -284,6 +290,10 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     const before = this.#countedBytes;
     this.#countedBytes = this.#reader.bytes + this.#writer.bytes;
     return done + Math.floor((this.#countedBytes - before) / MANY_BYTES);
+  }
+
+  #isPollDue({ isTold }: Transport): boolean {
+    return !isTold || ++this.#turns % TURNS_A_POLL === 0;
   }
 
   /** True when the peer waits for room, which there is now. */

@@ -9,6 +9,8 @@ export class RequestQueue implements Disposable {
   /** Requests so far; the number of the last one is also its work request id. */
   posted = 0;
   completed = 0;
+  /** Posted since the last one that gets a completion. */
+  unsignaled = 0;
 
   /** Takes the queue pair over. */
   constructor(qp: Qp, sendRequests: number, requestsPerPost: number) {

@@ -68,6 +68,12 @@ const MAP_MS = 2000;
  * come free.
  */
 const INDEX_SIGNAL_EVERY = 16;
+/**
+ * Over `tcp` an acknowledgement is a message like any other, so not each WRITE of data asks for
+ * one. One in so many of a queue pair does: with as many under way, a completion is sure to come,
+ * which the flusher relies on when it lets records gather. Partner: BUSY_PER_QP in flusher.ts.
+ */
+const TCP_SIGNAL_EVERY = 4;
 
 export class Transport implements ControlPath, Disposable {
   readonly device: Device;
@@ -90,6 +96,7 @@ export class Transport implements ControlPath, Disposable {
   #words: Uint32Array | undefined;
   #nextQueue = 1;
   #indexPosts = 0;
+  readonly #signalEvery: number;
   #isConnected = false;
   #hasFailed = false;
   posts = 0;
@@ -109,6 +116,7 @@ export class Transport implements ControlPath, Disposable {
     this.device = device;
     this.#options = options;
     this.#events = events;
+    this.#signalEvery = this.wire === 'tcp' ? TCP_SIGNAL_EVERY : 1;
     this.#readRing = readRing;
     this.#ownWords = new Uint32Array(memory.buffer, controlOffset(readRing), 2);
     const pd = undo.use(device.createPd());
@@ -291,7 +299,8 @@ export class Transport implements ControlPath, Disposable {
     if (queue === undefined) return false;
     const { batch } = queue;
     const to = this.#remote.address + offset;
-    // Only the last one of a batch is signaled, and which that is is not known yet: see `submit`.
+    // At most the last one of a batch is signaled, and which that is is not known yet: see
+    // `submit`.
     if (notifyTo < 0) {
       batch.write(++queue.posted, to, this.#remote.rkey, 0);
     } else {
@@ -308,12 +317,24 @@ export class Transport implements ControlPath, Disposable {
       const queue = this.#queues[index];
       const { batch } = queue;
       if (batch.count === 0) continue;
-      batch.words[(batch.count - 1) * batch.rowWords + 1] |= sendFlags.signaled;
+      queue.unsignaled += batch.count;
+      if (queue.unsignaled >= this.#signalEvery) {
+        batch.words[(batch.count - 1) * batch.rowWords + 1] |= sendFlags.signaled;
+        queue.unsignaled = 0;
+      }
       this.#post(queue);
     }
   }
 
-  /** Handles completions. Cheap when there are none. */
+  /**
+   * Whether the channel tells of everything: then there is nothing to poll for without an event, as
+   * a poll of a `tcp` device is a system call.
+   */
+  get isTold(): boolean {
+    return this.wire === 'tcp';
+  }
+
+  /** Handles completions. Cheap when there are none, unless `isTold`. */
   poll(): void {
     if (this.#hasFailed) return;
     for (;;) {

@@ -198,10 +198,10 @@ export class SoftDevice<Qp extends SoftQp> implements ProviderDevice, QpOwner<Qp
   /** Polls everything, and asks to be woken by what comes next. */
   attend(): void {
     if (this.#isClosed) return;
-    this.#pollDescriptors();
+    // Otherwise `progress` polls them.
+    if (!this.#wire.needsEvents) this.#pollDescriptors();
     this.progress();
     for (let turn = 0; turn < 4 && !this.#isQuiet(); turn++) this.progress();
-    this.#acknowledge();
     this.#comeBackUnlessQuiet();
   }
 

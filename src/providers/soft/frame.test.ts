@@ -27,7 +27,7 @@ describe('frames', () => {
     const send = frame(frameTypes.send);
     assert.match(frameProblem(change(send, headerRow.magic, 1)) ?? '', /magic/);
     assert.match(frameProblem(frame(0)) ?? '', /unknown type 0/);
-    assert.match(frameProblem(frame(10)) ?? '', /unknown type 10/);
+    assert.match(frameProblem(frame(11)) ?? '', /unknown type 11/);
     assert.match(frameProblem(frame(frameTypes.ack, frameFlags.hasImm)) ?? '', /flags/);
     assert.match(frameProblem(frame(frameTypes.send, 0, 0x100_0000)) ?? '', /24 bits/);
     assert.match(frameProblem(frame(frameTypes.send, 0, 0, MAX_MESSAGE_BYTES + 1)) ?? '', /payload/);

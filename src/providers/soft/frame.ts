@@ -20,9 +20,12 @@ export const frameTypes = {
   nak: 7,
   readResponse: 8,
   atomicResponse: 9,
+  /** All requests before it are to be acknowledged, however they were sent. */
+  ackRequest: 10,
 } as const;
 
-export const frameFlags = { hasImm: 1, solicited: 2 } as const;
+/** Without `wantsAck`, a request is acknowledged with a later one. */
+export const frameFlags = { hasImm: 1, solicited: 2, wantsAck: 4 } as const;
 
 /** Words of a header. */
 export const headerRow = {
@@ -70,9 +73,10 @@ export function beginFrame(
   for (let word: number = headerRow.imm; word < HEADER_WORDS; word++) words[word] = 0;
 }
 
+const messageFlags = frameFlags.hasImm | frameFlags.solicited | frameFlags.wantsAck;
 const knownFlags: Readonly<Record<number, number>> = {
-  [frameTypes.send]: frameFlags.hasImm | frameFlags.solicited,
-  [frameTypes.write]: frameFlags.hasImm | frameFlags.solicited,
+  [frameTypes.send]: messageFlags,
+  [frameTypes.write]: messageFlags,
 };
 
 /** Why this header is a protocol error, or undefined. Checks only the words themselves. */
@@ -80,7 +84,7 @@ export function frameProblem(words: Uint32Array): string | undefined {
   if (words[headerRow.magic] !== MAGIC) return 'a frame without the magic number';
   const type = frameType(words);
   const flags = words[headerRow.kind] >>> 8;
-  if (type < frameTypes.send || type > frameTypes.atomicResponse) return `a frame of unknown type ${type}`;
+  if (type < frameTypes.send || type > frameTypes.ackRequest) return `a frame of unknown type ${type}`;
   if ((flags & ~(knownFlags[type] ?? 0)) !== 0) return `a frame of type ${type} with unknown flags ${flags}`;
   if (words[headerRow.sequence] > 0xff_ffff) return 'a sequence number of more than 24 bits';
   const payloadBytes = words[headerRow.payloadBytes];

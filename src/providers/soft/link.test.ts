@@ -102,6 +102,7 @@ test('memory changes by whole lines, and all at once where a payload is short', 
           onFrame: (_header, isIntact) => frames.push(isIntact),
           nextFrame: () => false,
           onBroken: (reason) => assert.fail(reason),
+          onClosing: () => {},
         },
         { scratch, hasSums: false, faults: undefined },
       );

@@ -22,6 +22,8 @@ export interface FrameHandler {
    */
   nextFrame(header: Uint32Array, payload: Pieces, mayAckAlone: boolean): boolean;
   onBroken(reason: string): void;
+  /** The link is about to be closed: `nextFrame` is called once more, for acknowledgements. */
+  onClosing(): void;
 }
 
 interface LinkOptions {
@@ -32,7 +34,10 @@ interface LinkOptions {
   readonly scratch: SharedMemory;
   /** Frames carry sums that are checked. Both ends must agree. */
   readonly hasSums: boolean;
-  /** Acknowledgements wait for a request to go out with, or for `pump` to be called for them. */
+  /**
+   * Acknowledgements cost a system call: they wait for a request to go out with, or for `pump` to
+   * be called for them.
+   */
   readonly delaysAcks?: boolean;
   readonly faults: FaultSource | undefined;
 }
@@ -83,6 +88,10 @@ export class Link {
     this.#txHeader = new Uint32Array(buffer, TX_OFFSET, HEADER_WORDS);
   }
 
+  get delaysAcks(): boolean {
+    return this.#options.delaysAcks === true;
+  }
+
   get mayReceive(): boolean {
     return !this.#isClosed && this.#stream.mayReceive;
   }
@@ -100,7 +109,7 @@ export class Link {
     this.#isPumping = true;
     try {
       const hasMore = this.#receive();
-      this.#transmit(nowNs, mustAck || this.#options.delaysAcks !== true);
+      this.#transmit(nowNs, mustAck || !this.delaysAcks);
       if (!this.#isClosed) this.#stream.flush();
       return hasMore && !this.#isClosed;
     } catch (error) {
@@ -118,12 +127,13 @@ export class Link {
 
   close(): void {
     if (this.#isClosed) return;
-    if (this.#options.delaysAcks === true) this.#acknowledgeLast();
+    if (this.delaysAcks) this.#acknowledgeLast();
     this.#end();
   }
 
   /** What was carried out is acknowledged, as far as the stream takes it at once. */
   #acknowledgeLast(): void {
+    this.#handler.onClosing();
     try {
       this.#transmit(0, true);
       this.#stream.flush();

@@ -103,6 +103,8 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
     } else if (type === frameTypes.readResponse) {
       if (isIntact) this.requester.onReadDone(sequence);
       else this.requester.onCorruptAnswer();
+    } else if (type === frameTypes.ackRequest) {
+      this.responder.ackAll();
     } else {
       this.requester.onAtomicResponse(sequence, header[headerRow.operandA], header[headerRow.operandA + 1]);
     }
@@ -112,6 +114,14 @@ export class LinkedQp extends SoftQp implements FrameHandler, RequesterOwner, Re
   nextFrame(header: Uint32Array, payload: Pieces, mayAckAlone: boolean): boolean {
     if (this.responder.nextFrame(header, payload, mayAckAlone || this.requester.unsent > 0)) return true;
     return this.state === 'RTS' && this.requester.nextFrame(header, payload);
+  }
+
+  get sparesAcks(): boolean {
+    return this.#link?.delaysAcks === true;
+  }
+
+  onClosing(): void {
+    this.responder.ackAll();
   }
 
   onBroken(reason: string): void {

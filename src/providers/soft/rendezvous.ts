@@ -7,7 +7,8 @@ import type { LinkedQp } from './linked-qp.ts';
 
 /** The first message on every connection, and the answer to it: 16 little-endian words. */
 export const HELLO_BYTES = 64;
-const MAGIC = 0x3148_524d; // "MRH1"
+/** The digit counts up with each change of the frames. */
+const MAGIC = 0x3248_524d; // "MRH2"
 
 export interface Hello {
   /** 0, or why the acceptor refuses. */

@@ -14,19 +14,25 @@ const frameTypeOf = [
   frameTypes.compareSwap,
 ];
 
-/** `words` and `row` are the request's, `bytes` the length of its message. */
+/**
+ * `words` and `row` are the request's, `bytes` the length of its message. Reads and atomics are
+ * always answered.
+ */
 export function fillRequest(
   header: Uint32Array,
   words: Uint32Array,
   row: number,
   sequence: number,
   bytes: number,
+  wantsAck: boolean,
 ): void {
   const opcode = words[row + sendRow.opcode];
   const hasImm = opcode === sendOpcodes.sendWithImm || opcode === sendOpcodes.writeWithImm;
   const isSolicited =
     (words[row + sendRow.flags] & sendFlags.solicited) !== 0 && (hasImm || opcode === sendOpcodes.send);
-  const bits = (hasImm ? frameFlags.hasImm : 0) | (isSolicited ? frameFlags.solicited : 0);
+  const isAcked = wantsAck && opcode < sendOpcodes.read;
+  const bits =
+    (hasImm ? frameFlags.hasImm : 0) | (isSolicited ? frameFlags.solicited : 0) | (isAcked ? frameFlags.wantsAck : 0);
   // The data of a read or an atomic comes with the answer.
   beginFrame(header, frameTypeOf[opcode], bits, sequence, opcode >= sendOpcodes.read ? 0 : bytes);
   if (hasImm) header[headerRow.imm] = words[row + sendRow.imm];

@@ -3,7 +3,7 @@
 
 import { access, completionStatuses, type SendBatch, sendFlags, sendOpcodes, sendRow } from '../../verbs/index.ts';
 import type { SoftCq } from './completion-queue.ts';
-import { MAX_MESSAGE_BYTES, nakReasons } from './frame.ts';
+import { beginFrame, frameTypes, MAX_MESSAGE_BYTES, nakReasons } from './frame.ts';
 import { Pieces } from './pieces.ts';
 import { type RegionTable, resolveSges } from './region.ts';
 import { fillRequest } from './request-frame.ts';
@@ -20,6 +20,7 @@ export interface RequesterOwner {
   /** Requests may go out now. */
   readonly isSending: boolean;
   readonly isLossy: boolean;
+  readonly sparesAcks: boolean;
   /** Brings the QP to ERR, and flushes what is outstanding. */
   fail(reason: string): void;
   /** Calls `retry` after some time. One at a time. */
@@ -45,6 +46,8 @@ export class Requester {
   /** Reads and atomics among the sent, without an answer. */
   #readsUnderWay = 0;
   #isWaiting = false;
+  /** The number of the last request whose acknowledgement was asked for by a frame of its own. */
+  #askedFor = -1;
 
   constructor(owner: RequesterOwner, cq: SoftCq, spec: SendQueueSpec & { readonly signalAll: boolean }) {
     this.#owner = owner;
@@ -125,7 +128,7 @@ export class Requester {
       const problem = queue.problemOf(entry, this.#maxRdAtomic, payload);
       if (problem !== completionStatuses.SUCCESS) {
         // Errors complete in order as well: requests before it are answered first.
-        if (this.#sent > 0) return false;
+        if (this.#sent > 0) return this.#askForAck(header);
         this.#failFirst(problem);
         return false;
       }
@@ -139,7 +142,7 @@ export class Requester {
         }
       }
       const sequence = addSequence(this.#firstSequence, this.#sent);
-      fillRequest(header, words, row, sequence, queue.bytesOf(entry));
+      fillRequest(header, words, row, sequence, queue.bytesOf(entry), this.#wantsAck(row));
       if (isRead) {
         payload.clear();
         this.#readsUnderWay++;
@@ -149,6 +152,21 @@ export class Requester {
       return true;
     }
     return false;
+  }
+
+  /** Once for what has been sent so far; false when that was asked for already. */
+  #askForAck(header: Uint32Array): boolean {
+    const last = addSequence(this.#firstSequence, this.#sent - 1);
+    if (!this.#owner.sparesAcks || last === this.#askedFor) return false;
+    this.#askedFor = last;
+    beginFrame(header, frameTypes.ackRequest, 0, last, 0);
+    return true;
+  }
+
+  /** Where acknowledgements cost a system call, requests without a completion spare theirs. */
+  #wantsAck(row: number): boolean {
+    const { sparesAcks, isLossy } = this.#owner;
+    return !sparesAcks || isLossy || this.#completions.isSignaled(row) || this.#queue.isHalfFull;
   }
 
   /**
@@ -295,6 +313,7 @@ export class Requester {
   /** Retransmits from the oldest request on. */
   #rewind(): void {
     this.#sent = 0;
+    this.#askedFor = -1;
     this.#readsUnderWay = 0;
   }
 

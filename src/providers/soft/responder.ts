@@ -50,6 +50,9 @@ export class Responder {
   readonly #answers: Answer[] = [];
   #readAnswers = 0;
   readonly #atomics = new AtomicUnit();
+  /** Requests were carried out and not acknowledged, */
+  #isAckOwed = false;
+  /** and the peer waits for it. */
   #isAckDue = false;
   /** A NAK is out: everything is dropped until the request that it asked for comes. */
   #isNakOut = false;
@@ -98,11 +101,11 @@ export class Responder {
     switch (frameType(header)) {
       case frameTypes.send:
         this.#completeReceive(header, completionOpcodes.receive);
-        this.#isAckDue = true;
+        this.#owe(header);
         break;
       case frameTypes.write:
         if (hasFlag(header, frameFlags.hasImm)) this.#completeReceive(header, completionOpcodes.receiveWriteWithImm);
-        this.#isAckDue = true;
+        this.#owe(header);
         break;
       case frameTypes.read:
         if (!this.#answerRead(header)) return;
@@ -111,6 +114,11 @@ export class Responder {
         if (!this.#answerAtomic(header)) return;
     }
     this.#expected = addSequence(this.#expected, 1);
+  }
+
+  #owe(header: Uint32Array): void {
+    this.#isAckOwed = true;
+    if (hasFlag(header, frameFlags.wantsAck)) this.#isAckDue = true;
   }
 
   #onUnexpected(header: Uint32Array, distance: number): void {
@@ -260,18 +268,27 @@ export class Responder {
     return this.#isAckDue;
   }
 
+  /** Nobody will ask any more: what was carried out is acknowledged, asked for or not. */
+  ackAll(): void {
+    this.#isAckDue = this.#isAckOwed;
+  }
+
   /** The next answer as a frame. Acknowledgements gather: one for all that came before it. */
   nextFrame(header: Uint32Array, payload: Pieces, mayAck: boolean): boolean {
     const answer = this.#answers[0];
     if (answer === undefined) {
       if (!this.#isAckDue || !mayAck) return false;
       this.#isAckDue = false;
+      this.#isAckOwed = false;
       beginFrame(header, frameTypes.ack, 0, addSequence(this.#expected, -1), 0);
       return true;
     }
     this.#answers.shift();
     // Any answer acknowledges all requests before it, so they need no acknowledgement of their own.
-    if (answer.sequence === addSequence(this.#expected, -1)) this.#isAckDue = false;
+    if (answer.sequence === addSequence(this.#expected, -1)) {
+      this.#isAckDue = false;
+      this.#isAckOwed = false;
+    }
     const { region, address = 0, bytes = 0, imm = 0, low = 0, high = 0 } = answer;
     beginFrame(header, answer.type, 0, answer.sequence, bytes);
     header[headerRow.imm] = imm;
@@ -306,6 +323,7 @@ export class Responder {
     this.#readAnswers = 0;
     this.#atomics.clear();
     this.#isAckDue = false;
+    this.#isAckOwed = false;
     this.#isNakOut = false;
     this.#receive.reset(isShared);
   }

@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { Rig } from '../../../test/conformance/rig.ts';
 import { until } from '../../../test/conformance/wait.ts';
 import { AGAIN, Poller, RangeList, SharedMemory, Socket } from '../../native/index.ts';
-import { CompletionBatch } from '../index.ts';
+import { CompletionBatch, sendFlags } from '../index.ts';
 import { openSoftPair } from './fixtures/soft-pair.ts';
 import { Pieces } from './pieces.ts';
 import { STREAM_BYTES, streamEvents, TcpStream } from './tcp-stream.ts';
@@ -193,6 +193,37 @@ describe('an acknowledgement that waits', () => {
     left.post((batch) => batch.send(2).sge(...left.at(0, 64)));
     poll(right.receiveCq, completions, 1);
     await until('the acknowledgement', () => left.sendCq.poll(completions) === 1);
+  });
+
+  test('is not asked for by requests without a completion, until half of the queue is full', bounded, async () => {
+    await using pair = openSoftPair('tcp');
+    using rig = Rig.build(pair, { left: { sendRequests: 8 } });
+    const { left, right } = rig;
+    const { address, rkey } = right.mr.remote();
+    const write = (wrId: number, flags: number): void =>
+      left.post((batch) => batch.write(wrId, address, rkey, flags).sge(...left.at(0, 64)));
+    // Twenty are more than the queue has places for.
+    for (let wrId = 0; wrId < 20; wrId++) {
+      await until('room in the queue', () => {
+        const posted = left.tryPost((batch) => batch.write(wrId, address, rkey, 0).sge(...left.at(0, 64)));
+        return posted === 1;
+      });
+    }
+    write(20, sendFlags.signaled);
+    assert.deepEqual(await left.sentStatuses(), ['20:SUCCESS']);
+  });
+
+  test('is asked for by a request that must fail after those before it', bounded, async () => {
+    await using pair = openSoftPair('tcp');
+    using rig = await connectedRig(pair);
+    const { left, right } = rig;
+    const { address, rkey } = right.mr.remote();
+    const wrongKey = left.mr.lkey ^ 0x5a5a_5a5a;
+    left.post((batch) => {
+      batch.write(2, address, rkey, 0).sge(...left.at(0, 64));
+      batch.write(3, address, rkey, 0).sge(wrongKey >>> 0, left.mr.address, 64);
+    });
+    assert.deepEqual(await left.sentStatuses(), ['3:LOC_PROT_ERR']);
   });
 
   test('is sent before the QP is closed', bounded, async () => {

@@ -2,7 +2,7 @@
 // JSON. Tells events and answers, a line each.
 //
 //   SIGUSR2   breaks its queue pairs
-//   SIGHUP    tells its status
+//   SIGHUP    tells its status and its connections
 //   SIGTERM   ends it
 
 import { subscribe } from 'node:diagnostics_channel';
@@ -26,6 +26,7 @@ process.on('SIGUSR2', () => {
 });
 process.on('SIGHUP', () => {
   void daemon.source.status().then((status) => tell('status', status));
+  void daemon.source.connections().then((connections) => tell('connections', connections));
 });
 process.once('SIGTERM', () => {
   void daemon.close().then(() => process.exit());

@@ -119,6 +119,25 @@ export class ProxyGuests implements AsyncDisposable {
     return `the links so far:\n${names.flatMap(lines).join('\n')}`;
   }
 
+  /**
+   * What the daemons and the kernels know of connections by now, for the message of a test in which
+   * nothing moves any more.
+   */
+  async connectionHistory(): Promise<string> {
+    const lines = names.map(async (name) => {
+      const daemon = this.daemon(name);
+      const { count } = daemon;
+      await daemon.signal('HUP');
+      const [status, connections] = [
+        await daemon.told('status', { after: count }),
+        await daemon.told('connections', { after: count }),
+      ];
+      const { stdout } = await this.guest(name).run(['ss', '-tanimoe']);
+      return `${name}: ${JSON.stringify({ status, connections })}\n${stdout}`;
+    });
+    return (await Promise.all(lines)).join('\n');
+  }
+
   /** Waits until a daemon has heard from its peer of so many servers. */
   async announced(name: Name, servers: number): Promise<void> {
     for (;;) {

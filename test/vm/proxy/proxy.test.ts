@@ -32,8 +32,19 @@ function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** Waits until more has come on each connection. */
-async function moves(client: GuestProgram): Promise<void> {
+/**
+ * Waits until more has come on each connection; if nothing does, the error tells all that is known.
+ */
+async function moves(client: GuestProgram, guests: ProxyGuests): Promise<void> {
+  try {
+    await movesOn(client);
+  } catch (error) {
+    const known = `${guests.linkHistory()}\n${await guests.connectionHistory()}`;
+    throw new Error(known, { cause: error });
+  }
+}
+
+async function movesOn(client: GuestProgram): Promise<void> {
   const after = client.count;
   const before = new Map<string, number>();
   for (const { host, bytes } of client.all('moved') as Moved[]) before.set(host, bytes);
@@ -102,7 +113,7 @@ describe('two guests', { concurrency: false }, () => {
       await guests.announced('a', 1);
       const before = await guests.status('a');
       const client = guests.start('a', 'proxy-traffic', 'call', port, ...addresses.b);
-      await moves(client);
+      await moves(client, guests);
       const { verdicts } = await guests.status('a');
       assert.equal(verdicts.carried, (before.verdicts.carried ?? 0) + addresses.b.length);
       return client;
@@ -160,7 +171,7 @@ describe('two guests', { concurrency: false }, () => {
         const { count } = daemon;
         await daemon.signal('USR2');
         assert.equal(await guests.wireUp(name, count), kernelWire, guests.linkHistory());
-        await moves(client);
+        await moves(client, guests);
         // Broken before that, it would have failed twice in a row, and TCP would be tried.
         await guests.hasWorked('a');
       }
@@ -170,7 +181,7 @@ describe('two guests', { concurrency: false }, () => {
       let { count } = guests.daemon('a');
       await guests.guest('b').runOk(['ip', ...nobody]);
       while ((await guests.wireUp('a', count)) !== 'tcp') count = guests.daemon('a').count;
-      await moves(client);
+      await moves(client, guests);
       await assertWhole(client);
     });
 
@@ -188,7 +199,7 @@ describe('two guests', { concurrency: false }, () => {
       const { count: after } = guests.daemon('a');
       await guests.daemon('a').signal('USR2');
       assert.equal(await guests.wireUp('a', after), kernelWire);
-      await moves(client);
+      await moves(client, guests);
       await assertWhole(client);
     });
   });
