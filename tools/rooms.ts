@@ -124,15 +124,20 @@ export const rooms: readonly Room[] = [
     'src/system src/tls src/steering src/lab src/direct/launch workbench/worlds',
   ),
   room(
+    'workbench/scale',
+    'what many peers, hosts and connections cost a daemon',
+    'src/native src/peers src/steering src/proxy/control src/lab workbench/worlds',
+  ),
+  room(
     'workbench/bench',
     'rows, rounds, reports',
-    'src/native src/text src/spin src/providers src/providers/remote src/remoting/backend src/vortex src/vortex/net src/perf src/status src/steering src/loop src/system src/direct/launch src/lab src/lab/vm workbench/worlds workbench/soak',
+    'src/native src/text src/spin src/providers src/providers/remote src/remoting/backend src/vortex src/vortex/net src/perf src/status src/steering src/loop src/system src/direct/launch src/lab src/lab/vm workbench/worlds workbench/soak workbench/scale',
   ),
   room('workbench/demo', 'what npm start shows', 'src/system src/tls src/lab src/direct/launch workbench/worlds'),
   room(
     'workbench/cli',
     'the commands of a checkout',
-    'src/system src/status src/lab src/doctor src/cli src/cli/start workbench/worlds workbench/bench workbench/soak workbench/demo',
+    'src/system src/status src/lab src/doctor src/cli src/cli/start workbench/worlds workbench/bench workbench/soak workbench/scale workbench/demo',
   ),
 ];
 

@@ -1,9 +1,10 @@
 // The control plane of a daemon: keeps one connection with each peer, and hands on what comes over
 // it.
 
+import { isIP } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, ProtocolError } from '../../errors.ts';
-import type { IpEndpoint } from '../../steering/index.ts';
+import { canonicalHost, type IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial, revocationOf } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
@@ -36,6 +37,8 @@ export class ControlPlane implements AsyncDisposable {
   readonly #beat: HeartbeatSpec;
   readonly #errors: ErrorThrottle;
   readonly #entries = new Map<string, PeerEntry>();
+  /** The addresses at which peers are known. */
+  #hosts: ReadonlySet<string> = new Set();
   /** Dialers of peers that are no longer wanted, until they have hung up. */
   readonly #farewells = new Set<Promise<void>>();
   readonly #server: ControlServer;
@@ -65,6 +68,7 @@ export class ControlPlane implements AsyncDisposable {
     this.#server = new ControlServer({
       listen: options.listen,
       security: options.security,
+      isPeer: (from) => isIP(from) !== 0 && this.#hosts.has(canonicalHost(from)),
       onIncoming: (incoming) => this.#admit(incoming),
       onError: (message) => this.#errors.report(message),
     });
@@ -86,6 +90,7 @@ export class ControlPlane implements AsyncDisposable {
   setPeers(peers: readonly ControlPeer[]): void {
     if (this.#isClosed) throw new MillraceError('MILLRACE_ERR_CLOSED', 'set the peers: the control plane is closed');
     checkPeers(this.#options.name, peers);
+    this.#hosts = new Set(peers.flatMap(({ host }) => (isIP(host) === 0 ? [] : [canonicalHost(host)])));
     const names = new Set(peers.map(({ name }) => name));
     for (const [name, entry] of this.#entries) {
       if (names.has(name)) continue;
