@@ -114,6 +114,9 @@ export class Lane implements Disposable {
       case 'listeners':
         this.#dialer.setListeners(message.lists);
         break;
+      case 'listenersChanged':
+        this.#dialer.changeListeners(message);
+        break;
       case 'gates':
         this.#dialer.changeGates(message);
         break;

@@ -49,6 +49,11 @@ const mapNames = [
 type OwnMap = 'settings' | 'rules' | 'announced' | 'verdicts' | 'library_tgids';
 
 const EVENTS_BYTES = 1 << 20;
+/**
+ * Between two looks at the events. Where thousands come in a second, to be woken by each would cost
+ * more than to read them; and while nobody waits the kernel wakes nobody.
+ */
+const EVENTS_PAUSE_MS = 5;
 const firstKey = new Uint8Array(4);
 
 export class Steering implements Disposable {
@@ -66,6 +71,7 @@ export class Steering implements Disposable {
   #generation = 0;
   #isServing = false;
   #watch: FdWatch | null = null;
+  #pause: NodeJS.Timeout | undefined;
   #isPinned = false;
 
   /**
@@ -208,14 +214,26 @@ export class Steering implements Disposable {
 
   /** Connects that a rule was about, and listeners that came and went. */
   onEvent(listener: (event: Event) => void): void {
-    this.#watch?.close();
+    this.#ignoreEvents();
     const consume = (): void => {
       this.#events.consume((bytes, offset) =>
         listener(readEvent(new DataView(bytes.buffer, bytes.byteOffset), offset)),
       );
     };
-    this.#watch = FdWatch.start(this.#events.fd, consume);
+    const watch = (): void => {
+      this.#watch = FdWatch.start(this.#events.fd, () => {
+        this.#watch?.close();
+        this.#pause = setTimeout(watch, EVENTS_PAUSE_MS).unref();
+        consume();
+      });
+    };
+    watch();
     consume();
+  }
+
+  #ignoreEvents(): void {
+    this.#watch?.close();
+    clearTimeout(this.#pause);
   }
 
   /** How often each verdict was given. */
@@ -249,7 +267,7 @@ export class Steering implements Disposable {
     this.stopServing();
     if (this.#isPinned) removeInstance(this.instance);
     this.#isPinned = false;
-    this.#watch?.close();
+    this.#ignoreEvents();
     this.#ruleMap?.close();
     this.#undo.dispose();
     this.#object.close();

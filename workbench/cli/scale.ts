@@ -64,9 +64,14 @@ function peersLines(report: PeersReport): readonly string[] {
     ['processor until then', `${report.upCpuSeconds.toFixed(2)} s`],
     ['a new listener, first peer', ...spreadText(report.firstKnownMs)],
     ['a new listener, last peer', ...spreadText(report.lastKnownMs)],
+    [
+      `processor with ${report.listensPerSecond.toFixed(0)} listens a second`,
+      `${report.listenCores.toFixed(3)} cores`,
+      `${report.listenMainCores.toFixed(3)} of them in the main thread`,
+    ],
     ['a real peer’s listener, kernel', ...spreadText(report.realAnnouncedMs)],
     ['a played peer’s listener, kernel', ...spreadText(report.playedAnnouncedMs)],
-    ['connections lost', String(report.losts)],
+    ...Object.entries(report.losts).map(([reason, count]) => ['connections lost', String(count), reason]),
   ];
   return table([`one daemon, ${peers} peers of ${report.endpointsEach} endpoints`, '', ''], rows);
 }

@@ -6,7 +6,7 @@ import { monotonicNs } from '../../src/native/index.ts';
 import { eventually } from '../worlds/index.ts';
 import { PeersWorld } from './peers-world.ts';
 import { playedEndpoint } from './play-protocol.ts';
-import { coresOf, cpuNs, figuresOf, type ProcessFigures } from './process-figures.ts';
+import { coresOf, cpuNs, figuresOf, mainCpuNs, type ProcessFigures } from './process-figures.ts';
 
 export interface PeersOptions {
   readonly peers: number;
@@ -36,21 +36,28 @@ export interface PeersReport {
   /** From listen() on the daemon's host until the first and the last of the peers knew. */
   readonly firstKnownMs: readonly number[];
   readonly lastKnownMs: readonly number[];
+  /** While programs of the daemon's host listen and close that often a second. */
+  readonly listensPerSecond: number;
+  readonly listenCores: number;
+  readonly listenMainCores: number;
   /** From listen() on the host of a real peer until the daemon's kernel knew. */
   readonly realAnnouncedMs: readonly number[];
   /** The same of a played one; empty where the daemon announces only peers that have links. */
   readonly playedAnnouncedMs: readonly number[];
   /** Of so many played peers the kernel knew the last endpoint. */
   readonly announced: number;
-  /** Connections with peers that were lost meanwhile. */
-  readonly losts: number;
+  /** Connections with peers that were lost meanwhile, by the reason. */
+  readonly losts: Readonly<Record<string, number>>;
 }
 
 const FIRST_PORT = 7000;
+const LISTENS_PER_SECOND = 1000;
 const POLL_MS = 1;
 /** A heap that has grown meanwhile counts; what is still under way does not. */
 const SETTLE_MS = 2000;
 const LONG_MS = 120_000;
+/** Between two measurements: changes that come one after the other are gathered. */
+export const ALONE_MS = 1000;
 
 export async function runPeers(options: PeersOptions): Promise<PeersReport> {
   const { peers, dialed, endpointsEach, idleMs, times, signal, onStep = () => {} } = options;
@@ -69,6 +76,8 @@ export async function runPeers(options: PeersOptions): Promise<PeersReport> {
   const idle = figuresOf(daemon.pid);
   onStep('programs of its host listen');
   const heard = await series(times, (n) => timeToPeers(world, FIRST_PORT + n));
+  onStep(`programs of its host listen and close ${LISTENS_PER_SECOND} times a second`);
+  const churned = await churn(world, idleMs);
   onStep('programs on the host of a real peer listen');
   await world.startRealPeer();
   await upWithRealPeer(world);
@@ -88,6 +97,7 @@ export async function runPeers(options: PeersOptions): Promise<PeersReport> {
     attempts: up.attempts,
     firstKnownMs: heard.map(({ firstMs }) => firstMs),
     lastKnownMs: heard.map(({ lastMs }) => lastMs),
+    ...churned,
     realAnnouncedMs,
     playedAnnouncedMs,
     announced,
@@ -113,10 +123,13 @@ export async function startPeers(world: PeersWorld): Promise<Awaited<ReturnType<
   return world.played('up');
 }
 
-/** One after the other. */
+/** One after the other, each when nothing else happens. */
 async function series<T>(times: number, measure: (n: number) => Promise<T>): Promise<readonly T[]> {
   const figures: T[] = [];
-  for (let n = 0; n < times; n++) figures.push(await measure(n));
+  for (let n = 0; n < times; n++) {
+    await sleep(ALONE_MS);
+    figures.push(await measure(n));
+  }
   return figures;
 }
 
@@ -135,6 +148,21 @@ export async function timeToPeers(
   world.order({ order: 'await', endpoint, isThere: false });
   await world.played('known');
   return { firstMs: (firstNs - startNs) / 1e6, lastMs: (lastNs - startNs) / 1e6 };
+}
+
+async function churn(
+  world: PeersWorld,
+  ms: number,
+): Promise<Pick<PeersReport, 'listensPerSecond' | 'listenCores' | 'listenMainCores'>> {
+  const { pid } = world.daemon;
+  const [startMs, startNs, startMainNs] = [performance.now(), cpuNs(pid), mainCpuNs(pid)];
+  const count = await world.churn(LISTENS_PER_SECOND, ms);
+  const passedMs = performance.now() - startMs;
+  return {
+    listensPerSecond: (count * 1000) / passedMs,
+    listenCores: (cpuNs(pid) - startNs) / 1e6 / passedMs,
+    listenMainCores: (mainCpuNs(pid) - startMainNs) / 1e6 / passedMs,
+  };
 }
 
 async function upWithRealPeer({ daemon }: PeersWorld): Promise<void> {

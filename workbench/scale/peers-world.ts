@@ -107,14 +107,24 @@ export class PeersWorld implements AsyncDisposable {
 
   /** A program of that host listens, or stops. Resolves to when it began to. */
   async listen(name: 'm' | 'q', port: number, isThere: boolean): Promise<number> {
+    const { ns } = await this.#tellListener(name, `${isThere ? 'listen' : 'close'} ${port}`);
+    return ns;
+  }
+
+  /** A program of the daemon's host listens and closes. Resolves to how often it did. */
+  async churn(perSecond: number, ms: number): Promise<number> {
+    const { count } = await this.#tellListener('m', `churn ${perSecond} ${ms}`);
+    return count;
+  }
+
+  async #tellListener(name: 'm' | 'q', order: string): Promise<{ readonly ns: number; readonly count: number }> {
     const host = this.host(name);
-    const program =
-      this.#listeners.get(name) ??
-      this.#undo.use(RunningProgram.start(host, process.execPath, [listenerProgram, host.ipv4], { isWritable: true }));
+    const words = [listenerProgram, host.ipv4];
+    const known = this.#listeners.get(name);
+    const program = known ?? this.#undo.use(RunningProgram.start(host, process.execPath, words, { isWritable: true }));
     this.#listeners.set(name, program);
-    program.write(`${isThere ? 'listen' : 'close'} ${port}`);
-    const line = await program.line(new RegExp(`"port":${port},`));
-    return (JSON.parse(line) as { readonly ns: number }).ns;
+    program.write(order);
+    return JSON.parse(await program.line(/"done"/, WAIT_MS)) as { readonly ns: number; readonly count: number };
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -28,8 +28,8 @@ export type PlayEvent =
   | { readonly event: 'up'; readonly startedNs: number; readonly ns: number; readonly attempts: number }
   | { readonly event: 'known'; readonly endpoint: string; readonly firstNs: number; readonly lastNs: number }
   | { readonly event: 'announced'; readonly endpoint: string; readonly ns: number }
-  /** `losts`: connections that ended since they were up. */
-  | { readonly event: 'ended'; readonly losts: number };
+  /** `losts`: how many connections that were up have ended, by the reason. */
+  | { readonly event: 'ended'; readonly losts: Readonly<Record<string, number>> };
 
 /** Where all played peers are; the lab's own hosts are elsewhere. */
 export const playedNetwork = '10.78.0.0/16';

@@ -8,7 +8,7 @@ import { type PlaySpec, playedAddress, playedEndpoint, playedName } from './play
 /** What all played peers tell of themselves. */
 export interface PlayEvents {
   onUp(index: number): void;
-  onDown(index: number): void;
+  onDown(index: number, reason: string): void;
   onDialFailed(): void;
   onListeners(added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void;
 }
@@ -29,7 +29,7 @@ export class PlayedPeer implements AsyncDisposable {
       peers: [],
       handlers: {
         onUp: () => events.onUp(index),
-        onDown: () => events.onDown(index),
+        onDown: (_peer, reason) => events.onDown(index, reason),
         onRevoked: () => {},
         onDialFailed: () => events.onDialFailed(),
         onAddresses: (_name, _hosts, known) => known(),

@@ -22,7 +22,7 @@ const peers: PlayedPeer[] = [];
 const wereUp = new Set<number>();
 const known = new Map<string, Known>();
 let attempts = 0;
-let losts = 0;
+const losts = new Map<string, number>();
 let startedNs = 0;
 let awaited: Extract<PlayOrder, { order: 'await' }> | undefined;
 
@@ -49,7 +49,7 @@ async function register(): Promise<void> {
 async function start(): Promise<void> {
   startedNs = monotonicNs();
   await register();
-  const events = { onUp, onDown: () => losts++, onDialFailed: () => attempts++, onListeners };
+  const events = { onUp, onDown, onDialFailed: () => attempts++, onListeners };
   for (let index = 0; index < spec.peers; index++) {
     peers.push(await PlayedPeer.start(spec, index, events));
   }
@@ -59,6 +59,10 @@ function onUp(index: number): void {
   if (wereUp.has(index)) return;
   wereUp.add(index);
   if (wereUp.size === spec.peers) tell({ event: 'up', startedNs, ns: monotonicNs(), attempts });
+}
+
+function onDown(_index: number, reason: string): void {
+  losts.set(reason, (losts.get(reason) ?? 0) + 1);
 }
 
 function onListeners(...[added, removed]: Parameters<Parameters<typeof PlayedPeer.start>[2]['onListeners']>): void {
@@ -96,6 +100,6 @@ for await (const line of createInterface(process.stdin)) {
     tell({ event: 'announced', endpoint: order.endpoint, ns });
   } else break;
 }
-tell({ event: 'ended', losts });
+tell({ event: 'ended', losts: Object.fromEntries(losts) });
 await Promise.all(peers.map((peer) => peer[Symbol.asyncDispose]()));
 process.exit();

@@ -25,6 +25,11 @@ export function cpuNs(pid: number): number {
   return times.reduce((sum, time) => sum + Number(time), 0);
 }
 
+/** Of its first thread, which is the main thread of a daemon. */
+export function mainCpuNs(pid: number): number {
+  return Number(readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ')[0]);
+}
+
 /** The share of a core that it uses for so long. */
 export async function coresOf(pid: number, ms: number, signal: AbortSignal): Promise<number> {
   const [beforeNs, startMs] = [cpuNs(pid), performance.now()];

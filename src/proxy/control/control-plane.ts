@@ -23,8 +23,11 @@ import { Handshake } from './handshake.ts';
 import { PeerDialer } from './peer-dialer.ts';
 import { PeerEntry } from './peer-entry.ts';
 import { identifyDialer, localAddressFor } from './peer-identity.ts';
+import { ListenerNews, type ToldListeners } from './told-listeners.ts';
 
 type ListenersFor = (peer: string) => readonly IpEndpoint[];
+
+const noListeners: readonly IpEndpoint[] = [];
 
 /** Of two daemons, the one with the smaller name dials. Names are compared as plain strings. */
 export function isDialerOf(own: string, peer: string): boolean {
@@ -42,8 +45,9 @@ export class ControlPlane implements AsyncDisposable {
   /** Dialers of peers that are no longer wanted, until they have hung up. */
   readonly #farewells = new Set<Promise<void>>();
   readonly #server: ControlServer;
-  #listenersFor: ListenersFor = () => [];
-  #libraryFor: ListenersFor = () => [];
+  readonly #news = new ListenerNews();
+  #listenersFor: ListenersFor = () => noListeners;
+  #libraryFor: ListenersFor = () => noListeners;
   #addresses: readonly string[] = [];
   #addressesNumber = 0;
   #security: ControlSecurity;
@@ -119,14 +123,18 @@ export class ControlPlane implements AsyncDisposable {
   /**
    * What listens on this host now for each peer, by its name, at addresses that other hosts reach.
    * `libraryFor`: those of them whose programs have the library of direct connections. Peers are
-   * told the difference.
+   * told the difference, which is found once for all that are given the same lists.
    */
-  setListeners(listenersFor: ListenersFor, libraryFor: ListenersFor = () => []): void {
+  setListeners(listenersFor: ListenersFor, libraryFor: ListenersFor = () => noListeners): void {
     this.#listenersFor = listenersFor;
     this.#libraryFor = libraryFor;
     for (const entry of this.#entries.values()) {
-      entry.tellListeners(listenersFor(entry.peer.name), libraryFor(entry.peer.name));
+      if (entry.connection !== undefined) entry.tellListeners(this.#toldTo(entry.peer.name));
     }
+  }
+
+  #toldTo(peer: string): ToldListeners {
+    return this.#news.told(this.#listenersFor(peer), this.#libraryFor(peer));
   }
 
   /** About packets between the two hosts. False when the peer is not up. */
@@ -179,7 +187,7 @@ export class ControlPlane implements AsyncDisposable {
   }
 
   #add(peer: ControlPeer): void {
-    const entry = new PeerEntry(peer, this.#options.handlers);
+    const entry = new PeerEntry(peer, this.#options.handlers, this.#news);
     this.#entries.set(peer.name, entry);
     if (isDialerOf(this.#options.name, peer.name)) entry.dialer = this.#dial(entry);
   }
@@ -266,8 +274,7 @@ export class ControlPlane implements AsyncDisposable {
         if (problem !== undefined) connection.refuse(refusedCertificate(problem));
         else if (entry === undefined) connection.refuse(`no peer is called ${hello.name} here`);
         else {
-          const [listeners, library] = [this.#listenersFor(hello.name), this.#libraryFor(hello.name)];
-          entry.attach(connection, hello, { addresses: this.#addresses, listeners, library });
+          entry.attach(connection, hello, { addresses: this.#addresses, listeners: this.#toldTo(hello.name) });
         }
       },
       onMessage: (connection, message) => entry?.hear(connection, message),
