@@ -233,7 +233,7 @@ export class Lane implements Disposable {
 
   #socketClosed(stream: Stream, peer: string): void {
     this.#events.closed(stream, peer);
-    this.#acceptor.resume();
+    this.#acceptor.closed(stream.info);
   }
 
   // Status
