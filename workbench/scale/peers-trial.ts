@@ -75,15 +75,16 @@ export async function runPeers(options: PeersOptions): Promise<PeersReport> {
   const idleCores = await coresOf(daemon.pid, idleMs, signal);
   const idle = figuresOf(daemon.pid);
   onStep('programs of its host listen');
-  const heard = await series(times, (n) => timeToPeers(world, FIRST_PORT + n));
+  const heard = await series(times, signal, (n) => timeToPeers(world, FIRST_PORT + n));
   onStep(`programs of its host listen and close ${LISTENS_PER_SECOND} times a second`);
   const churned = await churn(world, idleMs);
   onStep('programs on the host of a real peer listen');
   await world.startRealPeer();
   await upWithRealPeer(world);
-  const realAnnouncedMs = await series(times, (n) => timeToKernel(world, FIRST_PORT + n));
+  const realAnnouncedMs = await series(times, signal, (n) => timeToKernel(world, FIRST_PORT + n));
   const announced = announcedCount(world, peers, endpointsEach);
-  const playedAnnouncedMs = announced === 0 ? [] : await series(times, (n) => playedTimeToKernel(world, peers, n));
+  const playedAnnouncedMs =
+    announced === 0 ? [] : await series(times, signal, (n) => playedTimeToKernel(world, peers, n));
   world.order({ order: 'end' });
   const { losts } = await world.played('ended');
   return {
@@ -124,10 +125,14 @@ export async function startPeers(world: PeersWorld): Promise<Awaited<ReturnType<
 }
 
 /** One after the other, each when nothing else happens. */
-async function series<T>(times: number, measure: (n: number) => Promise<T>): Promise<readonly T[]> {
+async function series<T>(
+  times: number,
+  signal: AbortSignal,
+  measure: (n: number) => Promise<T>,
+): Promise<readonly T[]> {
   const figures: T[] = [];
   for (let n = 0; n < times; n++) {
-    await sleep(ALONE_MS);
+    await sleep(ALONE_MS, undefined, { signal });
     figures.push(await measure(n));
   }
   return figures;
