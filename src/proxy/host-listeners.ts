@@ -11,7 +11,8 @@ import type { Acceptance, Decision } from './acceptance.ts';
 const GRACE_MS = 1000;
 
 interface Hearers {
-  readonly lanes: { tellAll(message: ToLane): void };
+  /** Absent where they need not know. */
+  readonly lanes?: { tellAll(message: ToLane): void };
   readonly control: { setListeners(listenersFor: ListenersFor, libraryFor: ListenersFor): void };
 }
 
@@ -134,6 +135,8 @@ export class HostListeners implements Disposable {
 
   /** What has changed; or all, where peers have other lists than before. */
   #tellLanes(isNew: boolean): void {
+    const { lanes } = this.#hearers;
+    if (lanes === undefined) return;
     const accepted = this.#accepted(this.#before === undefined ? [this.#acceptance] : [this.#acceptance, this.#before]);
     const lists = accepted.map(({ peers, listeners }) => ({
       peers,
@@ -141,7 +144,6 @@ export class HostListeners implements Disposable {
     }));
     const before = this.#laneLists;
     this.#laneLists = lists;
-    const { lanes } = this.#hearers;
     if (isNew) {
       lanes.tellAll({
         kind: 'listeners',

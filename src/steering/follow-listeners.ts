@@ -23,10 +23,10 @@ const MAX_SHARE = 1 / 1000;
  * The same of scans that events ask for, and of what follows from them. A program that listens and
  * closes a thousand times a second is told of as fast as that allows.
  */
-const MAX_EVENT_SHARE = 1 / 50;
+const MAX_EVENT_SHARE = 1 / 80;
 const LEAST_PAUSE_MS = 5;
 /** Of the processor: some scans one after the other need not wait, also with a thousand peers. */
-const SAVED_MS = 100;
+const SAVED_MS = 40;
 
 /** Where other hosts reach servers of this host. */
 export interface Listener {
