@@ -230,6 +230,16 @@ static __always_inline const struct service *service_of(__u64 netns, __u32 lane)
   return bpf_map_lookup_elem(&services, &key);
 }
 
+// One of the lane's listeners, at random: as many connections go to each. A port of 0: there is
+// none.
+static __always_inline struct ip_endpoint pick_listener(const struct lane_ports *at) {
+  struct ip_endpoint picked = {};
+  if (!at->count) return picked;
+  __builtin_memcpy(picked.address, at->address, sizeof(picked.address));
+  picked.port = at->ports[bpf_get_prandom_u32() % at->count % LANE_PORTS];
+  return picked;
+}
+
 // Whether the lane listens there at this moment. After the death of its daemon it does not, and
 // nobody else can take its place.
 static __always_inline bool is_listening(struct bpf_sock_addr *ctx, const struct ip_endpoint *at, __u32 lane) {
@@ -293,7 +303,7 @@ static __always_inline __u32 decide(struct bpf_sock_addr *ctx, const struct sett
   if (connection->lane == MAX_LANES) return VERDICT_DAEMON_DOWN;
   const struct announcement *announcement = bpf_map_lookup_elem(&announced, &asked->to);
   if (!announcement) return VERDICT_NOT_ANNOUNCED;
-  if (!at || !at->port) return VERDICT_NOT_SERVED;
+  if (!at->port) return VERDICT_NOT_SERVED;
   if (set->asks_packets && !is_admitted(connection)) return VERDICT_NOT_ADMITTED;
   if (!is_listening(ctx, at, connection->lane)) return VERDICT_DAEMON_DOWN;
   // Only where packets are known to get there: plain TCP needs them.
@@ -362,10 +372,11 @@ int steer_connect4(struct bpf_sock_addr *ctx) {
   struct connection connection = {};
   struct question asked = {};
   const struct service *service = begin(ctx, set, &connection);
-  const struct ip_endpoint *at = service ? &service->ipv4 : NULL;
+  struct ip_endpoint at = {};
+  if (service) at = pick_listener(&service->ipv4);
   map_ipv4(asked.to.address, ctx->user_ip4);
   asked.to.port = bpf_ntohs((__u16)ctx->user_port);
-  if (at) __builtin_memcpy(asked.from.address, at->address, sizeof(asked.from.address));
+  __builtin_memcpy(asked.from.address, at.address, sizeof(asked.from.address));
   const bool is_bound = ctx->sk && ctx->sk->src_ip4;
   if (is_bound) {
     map_ipv4(asked.from.address, ctx->sk->src_ip4);
@@ -373,14 +384,14 @@ int steer_connect4(struct bpf_sock_addr *ctx) {
   }
   if (ctx->sk) asked.from.port = ctx->sk->src_port;
   // plain TCP, as if nothing were here
-  if (!is_steered(ctx, set, &asked, at, &connection) || !at) return 1;
+  if (!is_steered(ctx, set, &asked, &at, &connection)) return 1;
   // On the way to the lane the kernel would choose the lane's own address.
-  if (!is_bound && connection.source.address[3] && connection.source.address[3] != at->address[3]) {
+  if (!is_bound && connection.source.address[3] && connection.source.address[3] != at.address[3]) {
     struct sockaddr_in from = {.family = AF_INET, .address = connection.source.address[3]};
     bpf_bind(ctx, (struct sockaddr *)&from, sizeof(from));
   }
-  ctx->user_ip4 = at->address[3];
-  ctx->user_port = bpf_htons((__u16)at->port);
+  ctx->user_ip4 = at.address[3];
+  ctx->user_port = bpf_htons((__u16)at.port);
   return 1;
 }
 
@@ -398,7 +409,7 @@ int steer_connect6(struct bpf_sock_addr *ctx) {
   asked.to.port = bpf_ntohs((__u16)ctx->user_port);
   const bool is_mapped = !asked.to.address[0] && !asked.to.address[1] && asked.to.address[2] == bpf_htonl(0xffff);
   struct ip_endpoint at = {};
-  if (service) at = is_mapped ? service->ipv4 : service->ipv6;
+  if (service) at = pick_listener(is_mapped ? &service->ipv4 : &service->ipv6);
   __builtin_memcpy(asked.from.address, at.address, sizeof(asked.from.address));
   bool is_bound = false;
   if (ctx->sk) {

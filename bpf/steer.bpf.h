@@ -16,6 +16,7 @@
 #define IPPROTO_UDP 17
 #define MAX_RULES 64
 #define MAX_LANES 64
+#define LANE_PORTS 16
 #define COMMAND_BYTES 16
 #define HEARD_SYNS 16384
 // A UDP socket that is connected to here is the sign of a process that has the library
@@ -69,9 +70,17 @@ struct service_key {
   __u32 unused;
 };
 
-// Where that lane accepts clients. A port of 0: it does not, in that address family.
+// Where that lane accepts clients: at one address of each family, on each of the first ports. An
+// address has only so many ports of its own for connections to one of these. No port: it does not,
+// in that address family.
+struct lane_ports {
+  __u32 address[4];
+  __u32 count;
+  __u32 ports[LANE_PORTS];
+};
+
 struct service {
-  struct ip_endpoint ipv4, ipv6;
+  struct lane_ports ipv4, ipv6;
 };
 
 // Marks the listeners of lanes, and what they accept: no other process can make such a socket.

@@ -27,6 +27,7 @@ export const rooms: readonly Room[] = [
   room('src/system', 'cgroup mount, folders, process identity, version'),
   room('src/text', 'names, sizes, addresses and other words from and for people'),
   room('src/spin', 'whether to spin or to sleep: policies and their tunings'),
+  room('src/pace', 'work that many events ask for: at once the first time, then gathered'),
   room('src/status', 'what daemon and backend tell of themselves: plain data and events'),
   room('src/json-lines', 'conversations in JSON lines: messages as tables, framing, heartbeat, hang-up', 'src/text'),
   room('src/tls', 'mutual TLS, certificates', 'src/system src/text'),
@@ -66,7 +67,7 @@ export const rooms: readonly Room[] = [
     'src/native src/json-lines src/verbs src/verbs/endpoint src/providers',
   ),
   room('src/perf', 'bandwidth and latency, as perftest', 'src/native src/json-lines src/verbs src/providers'),
-  room('src/steering', 'rules, maps, pins, methods', 'src/native src/system src/text'),
+  room('src/steering', 'rules, maps, pins, methods', 'src/native src/system src/text src/pace'),
   room('src/loop', "a thread's epoll loop, acceptors, buffers", 'src/native'),
   room('src/direct/arena', 'the memory that two parties of a direct connection share: layout, doorbells', 'src/native'),
   room(
@@ -80,7 +81,7 @@ export const rooms: readonly Room[] = [
     'src/native src/system src/status src/direct/arena',
   ),
   room('src/config', 'the config file', 'src/system src/steering src/text'),
-  room('src/peers', 'who the other nodes are: config, etcd', 'src/text'),
+  room('src/peers', 'who the other nodes are: config, etcd', 'src/text src/pace'),
   room('src/telemetry', 'log, metrics', 'src/status src/steering src/text'),
   room('src/server', 'control API, its client', 'src/status src/system src/telemetry'),
   room(
@@ -124,15 +125,20 @@ export const rooms: readonly Room[] = [
     'src/system src/tls src/steering src/lab src/direct/launch workbench/worlds',
   ),
   room(
+    'workbench/scale',
+    'what many peers, hosts and connections cost a daemon',
+    'src/native src/peers src/steering src/proxy/control src/lab workbench/worlds',
+  ),
+  room(
     'workbench/bench',
     'rows, rounds, reports',
-    'src/native src/text src/spin src/providers src/providers/remote src/remoting/backend src/vortex src/vortex/net src/perf src/status src/steering src/loop src/system src/direct/launch src/lab src/lab/vm workbench/worlds workbench/soak',
+    'src/native src/text src/spin src/providers src/providers/remote src/remoting/backend src/vortex src/vortex/net src/perf src/status src/steering src/loop src/system src/direct/launch src/lab src/lab/vm workbench/worlds workbench/soak workbench/scale',
   ),
   room('workbench/demo', 'what npm start shows', 'src/system src/tls src/lab src/direct/launch workbench/worlds'),
   room(
     'workbench/cli',
     'the commands of a checkout',
-    'src/system src/status src/lab src/doctor src/cli src/cli/start workbench/worlds workbench/bench workbench/soak workbench/demo',
+    'src/system src/status src/lab src/doctor src/cli src/cli/start workbench/worlds workbench/bench workbench/soak workbench/scale workbench/demo',
   ),
 ];
 

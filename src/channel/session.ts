@@ -301,11 +301,21 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
           if (this.#transport === transport) this.failed(reason);
         },
       });
+      this.#token = this.#watch(transport);
       this.#transport = transport;
-      this.#token = this.context.loop.watch(transport.channel.fd, pollEvents.in, this);
       return transport;
     } catch (error) {
       return `${device}: ${messageOf(error)}`;
+    }
+  }
+
+  /** The kernel may refuse: it limits how many descriptors are watched through another. */
+  #watch(transport: Transport): number {
+    try {
+      return this.context.loop.watch(transport.channel.fd, pollEvents.in, this);
+    } catch (error) {
+      transport.close();
+      throw error;
     }
   }
 

@@ -1,4 +1,5 @@
-// The heartbeat of a connection: sends pings at an interval, and tells when nothing comes back.
+// The heartbeat of a connection: sends pings at an interval, and tells when nothing comes back. One
+// side is enough: the other hears its pings, and sends its own only when they stay away.
 
 import { ProtocolError } from '../errors.ts';
 
@@ -13,6 +14,10 @@ export interface HeartbeatSpec {
 }
 
 export interface HeartbeatOptions extends HeartbeatSpec {
+  /**
+   * The other side sends pings: this one sends only its first, and when nothing has come lately.
+   */
+  readonly isSecond?: boolean;
   readonly ping: (number: number) => void;
   readonly onDead: (reason: string) => void;
 }
@@ -62,7 +67,8 @@ export class Heartbeat implements Disposable {
     // Silence is counted in ticks and not by the clock: while this process was stopped, lines of
     // the peer waited unread.
     this.#quietTicks++;
-    const { heartbeatMs, deadMs, onDead } = this.#options;
+    const { heartbeatMs, deadMs, onDead, isSecond = false } = this.#options;
+    if (isSecond && this.#quietTicks === 1) return;
     if (this.#quietTicks * heartbeatMs >= deadMs) onDead(`silent for ${deadMs} ms`);
     else if (this.#unanswered.size >= MAX_UNANSWERED) onDead(`${MAX_UNANSWERED} pings without an answer`);
     else this.#ping();

@@ -52,6 +52,23 @@ describe('the heartbeat', () => {
       assert.deepEqual(deaths, []);
     }
   });
+
+  test('the second of two sends no pings while those of the first come, and finds out as soon that they do not', () => {
+    using _clock = stopClock();
+    const deaths: string[] = [];
+    const pings: number[] = [];
+    const [ping, onDead] = [(n: number) => void pings.push(n), (reason: string) => void deaths.push(reason)];
+    using second = new Heartbeat({ heartbeatMs: 10, deadMs: 40, isSecond: true, ping, onDead });
+    for (let tick = 0; tick < 200; tick++) {
+      second.heard();
+      mock.timers.tick(10);
+    }
+    assert.deepEqual([pings, deaths], [[1], []], 'the first tells how long a round trip takes');
+    mock.timers.tick(20);
+    assert.deepEqual([pings, deaths], [[1, 2, 3], []]);
+    mock.timers.tick(10);
+    assert.deepEqual(deaths, ['silent for 40 ms']);
+  });
 });
 
 describe('the budget of lines', () => {

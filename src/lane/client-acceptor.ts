@@ -1,5 +1,6 @@
 // Accepts the clients that steering sent to this lane, in each network namespace that is served,
-// and has each of them carried to a peer, or resets it.
+// and has each of them carried to a peer, or resets it. Where clients use up the ports that an
+// address has for one listener, the lane opens another.
 
 import type { StreamInfo } from '../channel/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
@@ -8,6 +9,7 @@ import { type Address, formatAddress, ip, type Socket } from '../native/index.ts
 import type { LaneSteering } from '../steering/index.ts';
 import type { ConnectionEvents } from './connection-events.ts';
 import type { LaneNamespaces } from './lane-namespaces.ts';
+import { type ListenerPlace, ListenerSet } from './listener-set.ts';
 import type { LaneSettings, ToLane } from './messages.ts';
 
 /** What to do when the lane cannot listen. */
@@ -16,6 +18,13 @@ const listenAdvice: Readonly<Record<string, string>> = {
   EADDRNOTAVAIL: 'this host has no such address; see listen.addresses',
   EACCES: 'ports below 1024 need more rights; choose another with listen.proxyPort',
 };
+
+/**
+ * Of each address family, in the daemon's own network namespace: a program that opens connections
+ * faster than they are accepted has their ports. In others it is one, of which there may be a
+ * thousand.
+ */
+const ROOMY_LISTENERS = 4;
 
 interface ClientAcceptorOptions {
   readonly loop: EventLoop;
@@ -32,13 +41,17 @@ interface ClientAcceptorOptions {
 
 export class ClientAcceptor implements Disposable {
   readonly #options: ClientAcceptorOptions;
-  /** By the cookie of their network namespace. */
-  readonly #acceptors = new Map<number, readonly Acceptor[]>();
+  /** By the cookie of their network namespace: one for each address family. */
+  readonly #sets = new Map<number, readonly ListenerSet[]>();
+  /** The listeners of clients that are open. */
+  readonly #places = new Map<StreamInfo, ListenerPlace>();
 
   /** Throws when it cannot listen in the daemon's own network namespace. */
   constructor(options: ClientAcceptorOptions) {
     this.#options = options;
-    this.#serve(this.#listenAt(options.settings.listen.map((address) => portOfLane(address, options.settings.index))));
+    const { listen, index } = options.settings;
+    const addresses = listen.map((address) => portOfLane(address, index));
+    this.#serve(this.#listenAt(addresses, ROOMY_LISTENERS));
   }
 
   /**
@@ -46,8 +59,12 @@ export class ClientAcceptor implements Disposable {
    * plain TCP.
    */
   serveNetns({ netns, hosts }: Extract<ToLane, { kind: 'serveNetns' }>): void {
-    if (this.#acceptors.has(netns)) return;
-    const listen = (): readonly Acceptor[] => this.#listenAt(hosts.map((host) => ip(host, 0)));
+    if (this.#sets.has(netns)) return;
+    const listen = (): readonly ListenerSet[] =>
+      this.#listenAt(
+        hosts.map((host) => ip(host, 0)),
+        1,
+      );
     try {
       this.#serve(this.#options.namespaces.in(netns, listen) ?? []);
     } catch (error) {
@@ -60,49 +77,59 @@ export class ClientAcceptor implements Disposable {
 
   leaveNetns(netns: number): void {
     this.#options.steering.leave(netns);
-    for (const acceptor of this.#acceptors.get(netns) ?? []) acceptor.close();
-    this.#acceptors.delete(netns);
+    for (const set of this.#sets.get(netns) ?? []) set.close();
+    this.#sets.delete(netns);
   }
 
-  /** A descriptor is about to be closed: an acceptor that paused for want of one goes on. */
-  resume(): void {
-    for (const acceptors of this.#acceptors.values()) for (const acceptor of acceptors) acceptor.reopen();
+  /** A client's socket is closed: there is room for another, and a descriptor. */
+  closed(info: StreamInfo): void {
+    const place = this.#places.get(info);
+    if (place !== undefined) this.#left(info, place);
+    // An acceptor that paused for want of a descriptor goes on.
+    for (const sets of this.#sets.values()) for (const set of sets) set.reopen();
   }
 
   close(): void {
-    for (const netns of this.#acceptors.keys()) this.leaveNetns(netns);
+    for (const netns of this.#sets.keys()) this.leaveNetns(netns);
   }
 
   [Symbol.dispose](): void {
     this.close();
   }
 
-  #serve(acceptors: readonly Acceptor[]): void {
-    const [first] = acceptors;
+  #serve(sets: readonly ListenerSet[]): void {
+    const [first] = sets;
     if (first === undefined) return;
-    const netns = first.listener.netnsCookie;
-    this.#acceptors.set(netns, acceptors);
+    const { netns } = first;
+    this.#sets.set(netns, sets);
+    this.#tell(netns, sets);
+  }
+
+  /** Where clients are sent from now on. */
+  #tell(netns: number, sets: readonly ListenerSet[]): void {
     this.#options.steering.serve(
       netns,
-      acceptors.map(({ listener }) => listener),
+      sets.flatMap(({ listeners }) => listeners),
     );
   }
 
-  #listenAt(addresses: readonly Address[]): readonly Acceptor[] {
+  #listenAt(addresses: readonly Address[], roomy: number): readonly ListenerSet[] {
     using undo = new DisposableStack();
-    const acceptors = addresses.map((address) => undo.use(this.#listen(address)));
+    const open = (at: Address, onAccept: (socket: Socket) => void): Acceptor => this.#listen(at, onAccept);
+    const admit = (socket: Socket, place: ListenerPlace): void => this.#admit(socket, place);
+    const sets = addresses.map((address) => undo.use(new ListenerSet({ address, roomy, open, admit })));
     undo.move();
-    return acceptors;
+    return sets;
   }
 
-  #listen(address: Address): Acceptor {
+  #listen(address: Address, onAccept: (socket: Socket) => void): Acceptor {
     const { loop, settings, events } = this.#options;
     try {
       return new Acceptor({
         loop,
         address,
         bufferBytes: settings.socketBufferBytes,
-        onAccept: (socket) => this.#admit(socket),
+        onAccept,
         onPause: ({ code }) => events.error(`accept connections: ${code} (raise LimitNOFILE); new ones wait`),
       });
     } catch (error) {
@@ -114,7 +141,33 @@ export class ClientAcceptor implements Disposable {
     }
   }
 
-  #admit(socket: Socket): void {
+  #entered(info: StreamInfo, place: ListenerPlace): void {
+    this.#places.set(info, place);
+    place.set.entered(place);
+    if (place.set.isStale) this.#refresh(place.set);
+  }
+
+  #left(info: StreamInfo, place: ListenerPlace): void {
+    this.#places.delete(info);
+    place.set.left(place);
+    if (place.set.isStale) this.#refresh(place.set);
+  }
+
+  /** A listener has enough clients, or has room again. */
+  #refresh(set: ListenerSet): void {
+    const sets = this.#sets.get(set.netns);
+    if (sets?.includes(set) !== true) return;
+    const { namespaces, events } = this.#options;
+    try {
+      namespaces.in(set.netns, () => set.refresh());
+    } catch (error) {
+      if (!(error instanceof MillraceError)) throw error;
+      events.error(`${error.message}; no more listeners are opened, and clients share those that there are`);
+    }
+    this.#tell(set.netns, sets);
+  }
+
+  #admit(socket: Socket, place: ListenerPlace): void {
     const { steering, events, openStream } = this.#options;
     events.counters.accepted++;
     try {
@@ -127,7 +180,10 @@ export class ClientAcceptor implements Disposable {
       const { client, original, connection } = steered;
       const { command, pid, netns } = connection;
       const info: StreamInfo = { client, original, isOpener: true, command, pid, netns };
-      if (openStream(socket, info)) return;
+      if (openStream(socket, info)) {
+        this.#entered(info, place);
+        return;
+      }
       events.refused(info, '', 'no peer that announced it can be reached');
       reset(socket);
     } catch (error) {

@@ -114,6 +114,9 @@ export class Lane implements Disposable {
       case 'listeners':
         this.#dialer.setListeners(message.lists);
         break;
+      case 'listenersChanged':
+        this.#dialer.changeListeners(message);
+        break;
       case 'gates':
         this.#dialer.changeGates(message);
         break;
@@ -230,7 +233,7 @@ export class Lane implements Disposable {
 
   #socketClosed(stream: Stream, peer: string): void {
     this.#events.closed(stream, peer);
-    this.#acceptor.resume();
+    this.#acceptor.closed(stream.info);
   }
 
   // Status

@@ -57,6 +57,13 @@ export type ToLane =
   | { readonly kind: 'clients'; readonly peer: string; readonly hosts: readonly string[] }
   /** What each peer may connect to on this host; others may connect to nothing. */
   | { readonly kind: 'listeners'; readonly lists: readonly ListenerList[] }
+  /** The servers of one of these lists, by its number, have changed. */
+  | {
+      readonly kind: 'listenersChanged';
+      readonly list: number;
+      readonly added: ListenerList['servers'];
+      readonly removed: readonly string[];
+    }
   /**
    * Where a peer's packets get to: its clients at `from` that want to go to `to` are brought to the
    * server `at`, in that network namespace, where they are known as `client`.

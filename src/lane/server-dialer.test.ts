@@ -46,9 +46,18 @@ describe('servers are dialed', () => {
     assert.equal(dial('fd00::2', 'b'), 0);
     assert.equal(dial('10.0.0.3', 'c'), 0);
     assert.deepEqual(shown, ['10.0.0.2:4711', '[fd00::2]:4711', '10.0.0.3:4711']);
+    const [one] = servers;
+    dialer.changeListeners({ kind: 'listenersChanged', list: 0, added: [], removed: [formatAddress(server)] });
+    for (const [peer, client] of [['b', '10.0.0.2'] as const, ['c', '10.0.0.3'] as const]) {
+      assert.equal(dial(client, peer), ECONNREFUSED, 'it listens no more');
+    }
+    dialer.changeListeners({ kind: 'listenersChanged', list: 1, added: servers, removed: [] });
+    assert.equal(dial('10.0.0.2', 'b'), ECONNREFUSED, 'there is no such list');
+    dialer.changeListeners({ kind: 'listenersChanged', list: 0, added: [one], removed: [] });
+    assert.equal(dial('10.0.0.3', 'c'), 0);
     dialer.setClients('b', []);
     assert.equal(dial('10.0.0.2', 'b'), EACCES);
-    assert.deepEqual([events.counters.opened, events.counters.refused], [3, 9]);
+    assert.deepEqual([events.counters.opened, events.counters.refused], [4, 12]);
   });
 
   test('through gates only, where packets are asked: to where the peer’s packets got, as whom they came', () => {

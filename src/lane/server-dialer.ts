@@ -44,7 +44,9 @@ export class ServerDialer {
   readonly #options: ServerDialerOptions;
   /** By peer, and then by where from and where to. */
   readonly #gates = new Map<string, Map<string, Gate>>();
-  /** By peer, the endpoints of servers here that it may connect to, with their namespaces. */
+  /** The endpoints of servers here that peers may connect to, with their namespaces. */
+  #lists: readonly Map<string, number>[] = [];
+  /** By peer, its list. */
   #listeners: ReadonlyMap<string, ReadonlyMap<string, number>> = new Map();
   /** By peer, the addresses that its clients may have. */
   readonly #clients = new Map<string, ReadonlySet<string>>();
@@ -54,12 +56,15 @@ export class ServerDialer {
   }
 
   setListeners(lists: readonly ListenerList[]): void {
-    this.#listeners = new Map(
-      lists.flatMap(({ peers, servers }) => {
-        const shared = new Map(servers.map(({ endpoint, netns }) => [endpoint, netns]));
-        return peers.map((peer) => [peer, shared] as const);
-      }),
-    );
+    this.#lists = lists.map(({ servers }) => new Map(servers.map(({ endpoint, netns }) => [endpoint, netns])));
+    const shared = lists.flatMap(({ peers }, index) => peers.map((peer) => [peer, this.#lists[index]] as const));
+    this.#listeners = new Map(shared);
+  }
+
+  changeListeners({ list, added, removed }: Extract<ToLane, { kind: 'listenersChanged' }>): void {
+    const servers = this.#lists[list];
+    for (const endpoint of removed) servers?.delete(endpoint);
+    for (const { endpoint, netns } of added) servers?.set(endpoint, netns);
   }
 
   setClients(peer: string, hosts: readonly string[]): void {

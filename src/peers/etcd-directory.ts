@@ -3,6 +3,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { UsageError } from '../errors.ts';
+import { PacedTask } from '../pace/index.ts';
 import { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } from './directory.ts';
 import { CompactedError, EtcdClient, type EtcdEvent } from './etcd-client.ts';
 import type { EtcdTls } from './etcd-http.ts';
@@ -36,6 +37,13 @@ export interface EtcdDirectoryOptions {
 const FIRST_RETRY_MS = 100;
 const LAST_RETRY_MS = 3000;
 const LEAVE_MS = 1000;
+/**
+ * To tell of a change takes as long as there are nodes: where many come and go, it is told of many
+ * at once, and takes no more than this share of a processor in the long run.
+ */
+const PUBLISH_SHARE = 1 / 20;
+const PUBLISH_PAUSE_MS = 20;
+const PUBLISH_SAVED_MS = 50;
 
 export class EtcdDirectory implements PeerDirectory {
   readonly #options: EtcdDirectoryOptions;
@@ -45,6 +53,12 @@ export class EtcdDirectory implements PeerDirectory {
   readonly #registration: EtcdRegistration;
   readonly #end = new AbortController();
   readonly #running: Promise<void>;
+  readonly #publishing = new PacedTask({
+    run: () => this.#publish(),
+    leastPauseMs: PUBLISH_PAUSE_MS,
+    maxShare: PUBLISH_SHARE,
+    savedMs: PUBLISH_SAVED_MS,
+  });
   #sweep: NodeJS.Timeout | undefined;
   #problem = 'etcd was not reached yet';
   #endpoint = 0;
@@ -117,6 +131,7 @@ export class EtcdDirectory implements PeerDirectory {
     this.#options.signal?.removeEventListener('abort', this.#onAbort);
     this.#list.silence();
     this.#end.abort();
+    this.#publishing[Symbol.dispose]();
     clearTimeout(this.#sweep);
     await this.#running;
     if (!isLeaving) return;
@@ -177,7 +192,7 @@ export class EtcdDirectory implements PeerDirectory {
   async #watch(client: EtcdClient, revision: string, signal: AbortSignal): Promise<void> {
     for await (const events of client.watch(this.#nodes, revision, signal)) {
       for (const event of events) this.#apply(event);
-      this.#publish();
+      this.#publishing.request();
       const own = events.findLast(({ key }) => this.#nameOf(key) === this.#options.self.name);
       if (own === undefined || this.#registration.isOwn(own)) continue;
       await this.#registration.renew(client);

@@ -4,4 +4,5 @@ export { type DirectoryPeer, type PeerDirectory, PeerList, type PeersListener } 
 export { EtcdDirectory, type EtcdDirectoryOptions } from './etcd-directory.ts';
 export type { EtcdTls } from './etcd-http.ts';
 export { mergeDirectories } from './merged-directory.ts';
+export { encodeNodeValue, nodesPrefix } from './node-entry.ts';
 export { StaticDirectory } from './static-directory.ts';

@@ -297,7 +297,9 @@ async function makeParts(
       },
     }),
   );
-  const listeners = undo.use(new HostListeners(new Acceptance(config.accept), { lanes, control }));
+  // Lanes that ask packets know servers by their gates.
+  const hearers = asksPackets ? { control } : { control, lanes };
+  const listeners = undo.use(new HostListeners(new Acceptance(config.accept), hearers));
   // Peers first: what a client opens is refused until its address is known.
   const addresses = new OwnAddresses(async (hosts) => {
     peers.setOwnAddresses(hosts);

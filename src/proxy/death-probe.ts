@@ -9,6 +9,11 @@ import type { ControlPeer } from './control/index.ts';
 
 const INTERVAL_MS = 200;
 /**
+ * Where nothing answers, probes become rarer: a thousand peers behind a cable that was drawn would
+ * keep a processor busy.
+ */
+const LAST_INTERVAL_MS = 2000;
+/**
  * One refusal could come from a daemon that is being replaced; its successor connects and says so.
  */
 const REFUSALS = 2;
@@ -26,7 +31,7 @@ export class DeathProbe {
   /** The control connection has ended. */
   start(): void {
     this.stop();
-    this.#schedule(0);
+    this.#schedule(0, INTERVAL_MS);
   }
 
   stop(): void {
@@ -34,11 +39,11 @@ export class DeathProbe {
     this.#timer = undefined;
   }
 
-  #schedule(refusals: number): void {
-    this.#timer = setTimeout(() => this.#probe(refusals), INTERVAL_MS);
+  #schedule(refusals: number, intervalMs: number): void {
+    this.#timer = setTimeout(() => this.#probe(refusals, intervalMs), intervalMs);
   }
 
-  #probe(refusals: number): void {
+  #probe(refusals: number, intervalMs: number): void {
     const { host, port } = this.#placeOf();
     const timer = this.#timer;
     const socket = connect({ host, port, timeout: INTERVAL_MS });
@@ -48,7 +53,8 @@ export class DeathProbe {
       if (this.#timer !== timer) return;
       const count = isRefused ? refusals + 1 : 0;
       if (count < REFUSALS) {
-        this.#schedule(count);
+        const nextMs = isRefused ? INTERVAL_MS : Math.min(2 * intervalMs, LAST_INTERVAL_MS);
+        this.#schedule(count, nextMs);
         return;
       }
       this.stop();

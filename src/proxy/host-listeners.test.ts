@@ -18,6 +18,10 @@ class Told implements Disposable {
   readonly listeners: HostListeners;
   /** What was told, in order: `lanes b,c 10.0.0.1:80` or `peers`. */
   readonly news: string[] = [];
+  /** What lanes were sent. */
+  sent = '';
+  /** What lanes know, list by list. */
+  #lists: { readonly peers: readonly string[]; readonly servers: Set<string> }[] = [];
   #listenersFor: (peer: string) => readonly IpEndpoint[] = () => [];
   #libraryFor: (peer: string) => readonly IpEndpoint[] = () => [];
 
@@ -25,10 +29,18 @@ class Told implements Disposable {
     this.listeners = new HostListeners(new Acceptance(lines), {
       lanes: {
         tellAll: (message: ToLane) => {
-          if (message.kind !== 'listeners') return;
-          const textOf = ({ peers, servers }: (typeof message.lists)[number]): string =>
-            `lanes ${peers.join()} ${servers.map(({ endpoint }) => endpoint).join()}`;
-          this.news.push(...message.lists.map(textOf));
+          this.sent += JSON.stringify(message);
+          if (message.kind === 'listeners') {
+            this.#lists = message.lists.map(({ peers, servers }) => {
+              return { peers, servers: new Set(servers.map(({ endpoint }) => endpoint)) };
+            });
+            for (const list of this.#lists.keys()) this.#tell(list);
+          } else if (message.kind === 'listenersChanged') {
+            const servers = this.#lists[message.list]?.servers;
+            for (const endpoint of message.removed) assert.ok(servers?.delete(endpoint));
+            for (const { endpoint } of message.added) servers?.add(endpoint);
+            this.#tell(message.list);
+          }
         },
       },
       control: {
@@ -43,8 +55,17 @@ class Told implements Disposable {
     this.news.splice(0);
   }
 
+  #tell(list: number): void {
+    const { peers, servers } = this.#lists[list] ?? { peers: [], servers: [] };
+    this.news.push(`lanes ${peers.join()} ${[...servers].join()}`);
+  }
+
   announced(peer: string): string {
     return this.#listenersFor(peer).map(formatIpEndpoint).join();
+  }
+
+  listOf(peer: string): readonly IpEndpoint[] {
+    return this.#listenersFor(peer);
   }
 
   withLibrary(peer: string): string {
@@ -80,10 +101,26 @@ describe('listeners of this host', () => {
     assert.equal(told.announced('b'), '');
   });
 
+  test('peers that are decided alike are given the very same list, and lanes only what has changed', () => {
+    using told = new Told(['accept from b', 'accept from c', 'accept from d to any:80']);
+    told.listeners.setPeers(['b', 'c', 'd', 'e']);
+    told.listeners.setListeners([listener('10.0.0.1:80'), listener('10.0.0.1:81')]);
+    assert.equal(told.listOf('d'), told.listOf('d'));
+    assert.notEqual(told.listOf('b'), told.listOf('d'));
+    using alike = new Told();
+    alike.listeners.setPeers(Array.from({ length: 1000 }, (_, index) => `p${index}`));
+    alike.listeners.setListeners([listener('10.0.0.1:80')]);
+    alike.sent = '';
+    alike.listeners.setListeners([listener('10.0.0.1:81'), listener('10.0.0.1:80')]);
+    assert.equal(alike.listOf('p0'), alike.listOf('p999'));
+    const change = { kind: 'listenersChanged', list: 0, added: [{ endpoint: '10.0.0.1:81', netns: 1 }], removed: [] };
+    assert.equal(alike.sent, JSON.stringify(change));
+  });
+
   test('each peer hears of what it may reach', () => {
     using told = new Told(['deny from c to any:80', 'accept to any:80', 'accept from b to any:81']);
     told.listeners.setListeners(['10.0.0.1:80', '10.0.0.1:81', '10.0.0.1:82'].map((one) => listener(one)));
-    assert.deepEqual(told.news, ['lanes b 10.0.0.1:80,10.0.0.1:81', 'lanes c ', 'peers']);
+    assert.deepEqual(told.news, ['lanes b 10.0.0.1:80,10.0.0.1:81', 'peers']);
     assert.deepEqual([told.announced('b'), told.announced('c')], ['10.0.0.1:80,10.0.0.1:81', '']);
     for (const [peer, port, expected] of [
       ['c', 80, 'peer c is not accepted at 10.0.0.1:80: accept line 1 (deny from c to any:80)'],

@@ -1,6 +1,5 @@
 // What listens on this host: told to the lanes and to each peer, as far as the peer is accepted.
 
-import { isDeepStrictEqual } from 'node:util';
 import type { ToLane } from '../lane/index.ts';
 import { formatIpEndpoint, type IpEndpoint, type Listener } from '../steering/index.ts';
 import type { Acceptance, Decision } from './acceptance.ts';
@@ -12,16 +11,26 @@ import type { Acceptance, Decision } from './acceptance.ts';
 const GRACE_MS = 1000;
 
 interface Hearers {
-  readonly lanes: { tellAll(message: ToLane): void };
+  /** Absent where they need not know. */
+  readonly lanes?: { tellAll(message: ToLane): void };
   readonly control: { setListeners(listenersFor: ListenersFor, libraryFor: ListenersFor): void };
 }
 
 type ListenersFor = (peer: string) => readonly IpEndpoint[];
 
+/** Peers that are decided alike, and what they may reach. */
 interface AcceptedList {
   readonly peers: readonly string[];
   readonly listeners: readonly Listener[];
 }
+
+/** One list as lanes know it. */
+interface LaneList {
+  readonly peers: readonly string[];
+  readonly servers: Map<string, number>;
+}
+
+const noEndpoints: readonly IpEndpoint[] = [];
 
 export class HostListeners implements Disposable {
   readonly #hearers: Hearers;
@@ -30,6 +39,9 @@ export class HostListeners implements Disposable {
   #before: Acceptance | undefined;
   #listeners: readonly Listener[] = [];
   #byEndpoint: ReadonlyMap<string, Listener> = new Map();
+  #laneLists: readonly LaneList[] = [];
+  /** Peers that are decided alike, by how many acceptances decide. */
+  readonly #groups = new Map<number, readonly (readonly string[])[]>();
   #peers: readonly string[] = [];
   /** Peers were told that nothing listens here any more. */
   #isWithdrawn = false;
@@ -46,15 +58,17 @@ export class HostListeners implements Disposable {
 
   /** From now on. Call it before a peer can connect. */
   setPeers(names: readonly string[]): void {
+    if (names.length === this.#peers.length && names.every((name, index) => name === this.#peers[index])) return;
     this.#peers = names;
-    this.#tell();
+    this.#tell(true);
   }
 
   setListeners(listeners: readonly Listener[]): void {
-    if (isDeepStrictEqual(listeners, this.#listeners)) return;
+    const byEndpoint = new Map(listeners.map((listener) => [formatIpEndpoint(listener.endpoint), listener]));
+    if (isSame(byEndpoint, this.#byEndpoint)) return;
     this.#listeners = listeners;
-    this.#byEndpoint = new Map(listeners.map((listener) => [formatIpEndpoint(listener.endpoint), listener]));
-    this.#tell();
+    this.#byEndpoint = byEndpoint;
+    this.#tell(false);
   }
 
   setAcceptance(acceptance: Acceptance): void {
@@ -63,15 +77,15 @@ export class HostListeners implements Disposable {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       this.#before = undefined;
-      this.#tellLanes();
+      this.#tellLanes(true);
     }, GRACE_MS);
-    this.#tell();
+    this.#tell(true);
   }
 
   /** New connections of peers go by plain TCP from now on; lanes still take those on their way. */
   withdraw(): void {
     this.#isWithdrawn = true;
-    this.#tell();
+    this.#tell(false);
   }
 
   /** Whether a peer may reach an endpoint, and why, for people. */
@@ -98,37 +112,90 @@ export class HostListeners implements Disposable {
     clearTimeout(this.#timer);
   }
 
-  /** Lanes first: a peer may open a stream as soon as it is told. */
-  #tell(): void {
-    this.#tellLanes();
+  /**
+   * Lanes first: a peer may open a stream as soon as it is told. `isNew`: there are other peers, or
+   * they are decided otherwise.
+   */
+  #tell(isNew: boolean): void {
+    if (isNew) this.#groups.clear();
+    this.#tellLanes(isNew);
     const accepted = this.#isWithdrawn ? [] : this.#accepted([this.#acceptance]);
-    const byPeer = new Map(accepted.flatMap(({ peers, listeners }) => peers.map((peer) => [peer, listeners])));
-    const of = (peer: string): readonly Listener[] => byPeer.get(peer) ?? [];
+    // Peers that are decided alike get the same lists, so that they are told the same lines.
+    const byPeer = new Map<string, { readonly all: readonly IpEndpoint[]; readonly library: readonly IpEndpoint[] }>();
+    for (const { peers, listeners } of accepted) {
+      const all = listeners.map(({ endpoint }) => endpoint);
+      const library = listeners.flatMap(({ endpoint, hasLibrary }) => (hasLibrary ? [endpoint] : noEndpoints));
+      for (const peer of peers) byPeer.set(peer, { all, library });
+    }
     this.#hearers.control.setListeners(
-      (peer) => of(peer).map(({ endpoint }) => endpoint),
-      (peer) => of(peer).flatMap(({ endpoint, hasLibrary }) => (hasLibrary ? [endpoint] : [])),
+      (peer) => byPeer.get(peer)?.all ?? noEndpoints,
+      (peer) => byPeer.get(peer)?.library ?? noEndpoints,
     );
   }
 
-  #tellLanes(): void {
+  /** What has changed; or all, where peers have other lists than before. */
+  #tellLanes(isNew: boolean): void {
+    const { lanes } = this.#hearers;
+    if (lanes === undefined) return;
     const accepted = this.#accepted(this.#before === undefined ? [this.#acceptance] : [this.#acceptance, this.#before]);
     const lists = accepted.map(({ peers, listeners }) => ({
       peers,
-      servers: listeners.map(({ endpoint, netns }) => ({ endpoint: formatIpEndpoint(endpoint), netns })),
+      servers: new Map(listeners.map(({ endpoint, netns }) => [formatIpEndpoint(endpoint), netns])),
     }));
-    this.#hearers.lanes.tellAll({ kind: 'listeners', lists });
+    const before = this.#laneLists;
+    this.#laneLists = lists;
+    if (isNew) {
+      lanes.tellAll({
+        kind: 'listeners',
+        lists: lists.map(({ peers, servers }) => ({ peers, servers: Array.from(servers, toServer) })),
+      });
+      return;
+    }
+    for (const [list, { servers }] of lists.entries()) {
+      const old = before[list]?.servers ?? new Map<string, number>();
+      const added = Array.from(servers).filter(([endpoint, netns]) => old.get(endpoint) !== netns);
+      const removed = Array.from(old.keys()).filter((endpoint) => !servers.has(endpoint));
+      if (added.length + removed.length === 0) continue;
+      lanes.tellAll({ kind: 'listenersChanged', list, added: added.map(toServer), removed });
+    }
+  }
+
+  /** Found once, until there are other peers or acceptances. */
+  #groupsBy(acceptances: readonly Acceptance[]): readonly (readonly string[])[] {
+    const keyOf = (peer: string): string => acceptances.map((one) => one.keyOf(peer)).join(';');
+    let groups = this.#groups.get(acceptances.length);
+    if (groups === undefined) {
+      groups = [...Map.groupBy(this.#peers, keyOf).values()];
+      this.#groups.set(acceptances.length, groups);
+    }
+    return groups;
   }
 
   /** What one of the acceptances lets peers reach; peers that are decided alike share a list. */
   #accepted(acceptances: readonly Acceptance[]): readonly AcceptedList[] {
-    const groups = Map.groupBy(this.#peers, (peer) => acceptances.map((one) => one.keyOf(peer)).join(';'));
-    return Array.from(groups.values(), (peers) => {
+    return this.#groupsBy(acceptances).map((peers) => {
       const [peer = ''] = peers;
       const isReached = (listener: Listener): boolean =>
         acceptances.some((one) => decide(one, peer, listener).isAccepted);
       return { peers, listeners: this.#listeners.filter(isReached) };
     });
   }
+}
+
+function toServer([endpoint, netns]: readonly [string, number]): { readonly endpoint: string; readonly netns: number } {
+  return { endpoint, netns };
+}
+
+/** Whether nothing has changed that anybody is told of. */
+function isSame(left: ReadonlyMap<string, Listener>, right: ReadonlyMap<string, Listener>): boolean {
+  if (left.size !== right.size) return false;
+  for (const [key, { netns, commands, hasLibrary }] of left) {
+    const other = right.get(key);
+    if (other === undefined || other.netns !== netns || other.hasLibrary !== hasLibrary) return false;
+    if (other.commands.length !== commands.length) return false;
+    if (!commands.every((command, index) => command === other.commands[index])) return false;
+  }
+  return true;
 }
 
 /**

@@ -29,6 +29,8 @@ export class PeerTable implements Disposable {
   readonly #onError: (message: string, peer: string) => void;
   readonly #owners: AddressOwners;
   readonly #known = new Map<string, Known>();
+  /** Whom packets were seen to get to, by endpoint. */
+  readonly #reachedAt = new Map<string, Known>();
   #own: ReadonlySet<string>;
   #nextNumber = 1;
 
@@ -68,8 +70,9 @@ export class PeerTable implements Disposable {
     const add = (more: Iterable<string>): void => {
       for (const name of more) affected.add(name);
     };
-    for (const [name, { peer, asked }] of this.#known) {
+    for (const [name, { peer, asked, reached }] of this.#known) {
       if (names.has(name)) continue;
+      for (const key of reached.keys()) this.#reachedAt.delete(key);
       for (const endpoint of asked.values()) this.#parts.knocks.withdrawn(endpoint);
       this.#known.delete(name);
       add(this.#owners.release(name));
@@ -97,13 +100,21 @@ export class PeerTable implements Disposable {
   listenersChanged(name: string, added: readonly IpEndpoint[], removed: readonly IpEndpoint[]): void {
     const known = this.#known.get(name);
     if (known === undefined) return;
-    for (const endpoint of removed) known.announced.delete(formatIpEndpoint(endpoint));
-    for (const endpoint of added) known.announced.set(formatIpEndpoint(endpoint), endpoint);
-    this.#refuse(
-      known,
-      added.map((endpoint) => hostOf(formatIpEndpoint(endpoint))),
-    );
-    this.#believeListeners(known);
+    const keys = new Set<string>();
+    for (const endpoint of removed) {
+      const key = formatIpEndpoint(endpoint);
+      known.announced.delete(key);
+      keys.add(key);
+    }
+    const hosts = new Set<string>();
+    for (const endpoint of added) {
+      const key = formatIpEndpoint(endpoint);
+      known.announced.set(key, endpoint);
+      keys.add(key);
+      hosts.add(hostOf(key));
+    }
+    this.#refuse(known, hosts);
+    this.#believeListeners(known, keys);
   }
 
   /**
@@ -111,10 +122,16 @@ export class PeerTable implements Disposable {
    */
   reached(endpoint: IpEndpoint, name: string | undefined): void {
     const key = formatIpEndpoint(endpoint);
-    for (const known of this.#known.values()) {
-      const isChanged = known.peer.name === name ? known.reached.set(key, endpoint) : known.reached.delete(key);
-      if (isChanged !== false) this.#believeListeners(known);
+    const [before, now] = [this.#reachedAt.get(key), name === undefined ? undefined : this.#known.get(name)];
+    this.#reachedAt.delete(key);
+    if (before !== undefined && before !== now) {
+      before.reached.delete(key);
+      this.#believeListeners(before, [key]);
     }
+    if (now === undefined) return;
+    this.#reachedAt.set(key, now);
+    now.reached.set(key, endpoint);
+    this.#believeListeners(now, [key]);
   }
 
   /** The peer whose host an endpoint is at. */
@@ -153,7 +170,9 @@ export class PeerTable implements Disposable {
     for (const name of affected) {
       const known = this.#known.get(name);
       if (known === undefined) continue;
-      this.#believeListeners(known);
+      const { announced, reached, believed, asked } = known;
+      const keys = [announced, reached, believed, asked].flatMap((each) => [...each.keys()]);
+      this.#believeListeners(known, new Set(keys));
       const clients = this.#owners.ownedBy(known.peer.name);
       if (String(clients) === String(known.clients)) continue;
       known.clients = clients;
@@ -161,32 +180,42 @@ export class PeerTable implements Disposable {
     }
   }
 
-  #believeListeners({ peer, announced, reached, believed, asked }: Known): void {
+  /** Of these endpoints it may have changed whether they are the peer's. */
+  #believeListeners({ peer, announced, reached, believed, asked }: Known, keys: Iterable<string>): void {
     const { knocks } = this.#parts;
-    const isItsOwn = (key: string): boolean => this.#owners.ownerOf(hostOf(key)) === peer.name;
-    for (const [key, endpoint] of asked) {
-      if (announced.has(key) && isItsOwn(key)) continue;
-      asked.delete(key);
-      knocks.withdrawn(endpoint);
+    const owners = new Map<string, string | undefined>();
+    const isItsOwn = (key: string): boolean => {
+      const host = hostOf(key);
+      if (!owners.has(host)) owners.set(host, this.#owners.ownerOf(host));
+      return owners.get(host) === peer.name;
+    };
+    const added: IpEndpoint[] = [];
+    const removed: IpEndpoint[] = [];
+    for (const key of keys) {
+      const isOwn = isItsOwn(key);
+      const said = isOwn ? announced.get(key) : undefined;
+      const knocked = asked.get(key);
+      if (knocked !== undefined && said === undefined) {
+        asked.delete(key);
+        knocks.withdrawn(knocked);
+      }
+      const [before, now] = [believed.get(key), said ?? (isOwn ? reached.get(key) : undefined)];
+      if (now === undefined && before !== undefined) {
+        believed.delete(key);
+        removed.push(before);
+      } else if (now !== undefined && before === undefined) {
+        believed.set(key, now);
+        added.push(now);
+      }
+      if (said !== undefined && knocked === undefined) {
+        asked.set(key, said);
+        knocks.announced(said);
+      }
     }
-    const all = new Map([...reached, ...announced]);
-    const removed = Array.from(believed).filter(([key]) => !all.has(key) || !isItsOwn(key));
-    const added = Array.from(all).filter(([key]) => !believed.has(key) && isItsOwn(key));
-    for (const [key] of removed) believed.delete(key);
-    for (const [key, endpoint] of added) believed.set(key, endpoint);
-    for (const [key, endpoint] of announced) {
-      if (asked.has(key) || !isItsOwn(key)) continue;
-      asked.set(key, endpoint);
-      knocks.announced(endpoint);
-    }
-    if (removed.length + added.length === 0) return;
-    peer.listenersChanged(
-      added.map(([, endpoint]) => endpoint),
-      removed.map(([, endpoint]) => endpoint),
-    );
+    if (removed.length + added.length > 0) peer.listenersChanged(added, removed);
   }
 
-  #refuse({ peer: { name }, refused }: Known, hosts: readonly string[]): void {
+  #refuse({ peer: { name }, refused }: Known, hosts: Iterable<string>): void {
     for (const host of hosts) {
       const owner = this.#owners.ownerOf(host);
       if (owner === name || refused.has(host)) continue;

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { ToLane } from '../lane/index.ts';
 import { type LinkState, subscribe } from '../status/index.ts';
-import { formatIpEndpoint, parseIpEndpoint } from '../steering/index.ts';
+import { formatIpEndpoint, type IpEndpoint, parseIpEndpoint } from '../steering/index.ts';
 import { Announcements } from './announcements.ts';
 import type { ControlPeer, PeerConnection } from './control/index.ts';
 import type { Peer, PeerLanes } from './peer.ts';
@@ -78,6 +78,8 @@ class World implements Disposable {
   readonly announced = new Set<string>();
   readonly errors: string[] = [];
   readonly events: string[] = [];
+  /** Where the daemon is to ask whether packets get there, and no more. */
+  readonly knocks: string[] = [];
   readonly table: PeerTable;
   readonly #subscription: Disposable;
 
@@ -93,7 +95,11 @@ class World implements Disposable {
         assert.ok(this.announced.delete(formatIpEndpoint(endpoint)));
       },
     };
-    const knocks = { announced: () => {}, withdrawn: () => {}, asked: async () => {} };
+    const knocks = {
+      announced: (to: IpEndpoint) => void this.knocks.push(`+${formatIpEndpoint(to)}`),
+      withdrawn: (to: IpEndpoint) => void this.knocks.push(`-${formatIpEndpoint(to)}`),
+      asked: () => undefined,
+    };
     const parts = { lanes: this.lanes, announcements: new Announcements(sink), knocks };
     this.table = new PeerTable('a', parts, (message) => void this.errors.push(message), ['10.0.0.1']);
     this.table.replace([place('b', '10.0.0.2'), place('c', '10.0.0.3')]);
@@ -302,6 +308,35 @@ describe('a peer', () => {
     world.table.setOwnAddresses(['10.0.0.7']);
     assert.equal(world.kernel, '10.0.0.2:80', 'it is this host’s now');
     assert.deepEqual(world.lanes.clients.get('b'), ['10.0.0.1', '10.0.0.2']);
+  });
+
+  test('a change of its listeners concerns only what has changed, and packets count as an announcement', async () => {
+    using world = new World();
+    world.connect('b');
+    world.setLinks('b', 'up', 'up');
+    const many = Array.from({ length: 1000 }, (_, index) => `10.0.0.2:${index + 1}`);
+    world.table.listenersChanged('b', endpoints(...many), []);
+    await world.lanes.settle();
+    assert.equal(world.peer('b').status([], false).listeners, 1000);
+    world.knocks.length = 0;
+    world.lanes.told.length = 0;
+    world.table.listenersChanged('b', endpoints('10.0.0.2:2000'), endpoints('10.0.0.2:1'));
+    await world.lanes.settle();
+    assert.deepEqual(world.knocks, ['-10.0.0.2:1', '+10.0.0.2:2000']);
+    assert.deepEqual(world.lanes.told, ['routes']);
+    assert.equal(world.peer('b').status([], false).listeners, 1000);
+    const [there] = endpoints('10.0.0.2:3000');
+    assert.ok(there !== undefined);
+    world.table.reached(there, 'b');
+    await world.lanes.settle();
+    assert.ok(world.announced.has('10.0.0.2:3000'));
+    world.table.reached(there, 'c');
+    assert.ok(!world.announced.has('10.0.0.2:3000'), 'it is not an address of c');
+    world.table.reached(there, 'b');
+    world.table.reached(there, undefined);
+    await world.lanes.settle();
+    assert.ok(!world.announced.has('10.0.0.2:3000'));
+    assert.deepEqual(world.knocks.length, 2, 'what was reached is not asked about again');
   });
 
   test('that is removed leaves nothing behind, whatever was under way', async () => {

@@ -36,8 +36,8 @@ export interface PeerParts {
 export interface Knocks {
   announced(to: IpEndpoint): void;
   withdrawn(to: IpEndpoint): void;
-  /** Resolves when it is known whether they get there, as far as somebody asks. */
-  asked(to: IpEndpoint): Promise<void>;
+  /** Resolves when it is known whether they get there; undefined when it is, or nobody asks. */
+  asked(to: IpEndpoint): Promise<void> | undefined;
 }
 
 /** As long as a knock is tried that nobody answers. */
@@ -56,6 +56,7 @@ export class Peer implements Disposable {
   readonly #links = new Map<number, PeerLink>();
   readonly #wires = new Map<number, string>();
   readonly #listeners = new Map<string, Listener>();
+  #routedCount = 0;
   readonly #deathProbe: DeathProbe;
   #place: ControlPeer;
   #control: PeerControl;
@@ -104,7 +105,7 @@ export class Peer implements Disposable {
       reason,
       sinceMs: this.#sinceMs,
       isSecure: this.#control.kind === 'up' ? this.#control.connection.isSecure : isSecure,
-      listeners: this.#routed().length,
+      listeners: this.#routedCount,
       links: links.toSorted((left, right) => left.index - right.index),
     };
   }
@@ -207,6 +208,7 @@ export class Peer implements Disposable {
       const key = formatIpEndpoint(endpoint);
       const listener = this.#listeners.get(key);
       this.#listeners.delete(key);
+      if (listener?.isRouted === true) this.#routedCount--;
       if (listener?.isRouted === true && this.#phase.kind === 'ready') this.#withdraw([listener]);
     }
     const fresh = added.map((endpoint) => ({ endpoint, isRouted: false }));
@@ -236,6 +238,7 @@ export class Peer implements Disposable {
     this.#update();
     this.#tellRoutes([], [...this.#listeners.keys()]);
     this.#listeners.clear();
+    this.#routedCount = 0;
     this.#parts.lanes.tellAll({ kind: 'peerGone', peer: this.name, reason });
   }
 
@@ -265,15 +268,20 @@ export class Peer implements Disposable {
     await lanes.settled();
     const asked = listeners.map(({ endpoint }) => knocks.asked(endpoint));
     // What came together is announced together, unless a packet filter holds some of it up.
-    await Promise.race([Promise.all(asked), sleep(TOGETHER_MS, undefined, { ref: false })]);
-    await Promise.all(
-      listeners.map(async (listener, index) => {
-        await asked[index];
-        if (this.#listeners.get(formatIpEndpoint(listener.endpoint)) !== listener) return;
-        listener.isRouted = true;
-        if (this.#phase.kind === 'ready') this.#announce([listener]);
-      }),
-    );
+    const waiting = asked.filter((one) => one !== undefined);
+    if (waiting.length > 0) await Promise.race([Promise.all(waiting), sleep(TOGETHER_MS, undefined, { ref: false })]);
+    for (const [index, listener] of listeners.entries()) {
+      const held = asked[index];
+      if (held === undefined) this.#setRouted(listener);
+      else void held.then(() => this.#setRouted(listener));
+    }
+  }
+
+  #setRouted(listener: Listener): void {
+    if (this.#listeners.get(formatIpEndpoint(listener.endpoint)) !== listener) return;
+    listener.isRouted = true;
+    this.#routedCount++;
+    if (this.#phase.kind === 'ready') this.#announce([listener]);
   }
 
   #routed(): readonly Listener[] {

@@ -62,7 +62,10 @@ export class DaemonReporter {
     const { steering, lanes, peers, control, readiness, direct, announcements } = this.#parts;
     const { config } = this;
     const reports = await lanes.reports();
-    const linksOf = (name: string) => reports.flatMap(({ links }) => links.filter(({ peer }) => peer === name));
+    const links = Map.groupBy(
+      reports.flatMap((report) => report.links),
+      ({ peer }) => peer,
+    );
     const { user, system } = process.cpuUsage();
     return {
       v: 1,
@@ -75,7 +78,7 @@ export class DaemonReporter {
       notReady: readiness.notReady,
       cgroup: steering.cgroup,
       rules: config.rules,
-      peers: peers.all.map((peer) => peer.status(linksOf(peer.name), control.isSecure)),
+      peers: peers.all.map((peer) => peer.status(links.get(peer.name) ?? [], control.isSecure)),
       lanes: reports.map(({ lane }) => lane),
       verdicts: steering.counters(),
       listenersLeftOut: announcements.leftOut,

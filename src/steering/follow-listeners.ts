@@ -1,6 +1,7 @@
 // Follows what listens on this host, at the addresses where other hosts reach it.
 
 import { type Fd, inNetns, netnsCookie } from '../native/index.ts';
+import { PacedTask } from '../pace/index.ts';
 import { formatIpEndpoint, hostOf } from './ip-endpoint.ts';
 import type { Event } from './layouts.ts';
 import { eventKinds, type IpEndpoint } from './layouts.ts';
@@ -18,6 +19,14 @@ const SCAN_MS = 1000;
  * time.
  */
 const MAX_SHARE = 1 / 1000;
+/**
+ * The same of scans that events ask for, and of what follows from them. A program that listens and
+ * closes a thousand times a second is told of as fast as that allows.
+ */
+const MAX_EVENT_SHARE = 1 / 80;
+const LEAST_PAUSE_MS = 5;
+/** Of the processor: some scans one after the other need not wait, also with a thousand peers. */
+const SAVED_MS = 40;
 
 /** Where other hosts reach servers of this host. */
 export interface Listener {
@@ -62,13 +71,10 @@ export function followListeners(options: FollowerOptions): ListenerFollower {
   const own = new OwnListeners();
   const netns = netnsCookie();
   const addresses = new SteadyAddresses();
-  let isScanDue = false;
-  let isOver = false;
   let timer: NodeJS.Timeout | undefined;
   const scan = (): void => {
-    isScanDue = false;
-    if (isOver) return;
     const startMs = performance.now();
+    own.begin();
     const look = (): readonly ListeningSocket[] => scanListeners((inode) => own.has(inode));
     const here = addresses.read();
     const places = [{ netns, addresses: here, sockets: look() }];
@@ -81,24 +87,20 @@ export function followListeners(options: FollowerOptions): ListenerFollower {
       here,
     );
     clearTimeout(timer);
-    timer = setTimeout(scan, Math.max(SCAN_MS, (performance.now() - startMs) / MAX_SHARE));
+    timer = setTimeout(() => task.run(), Math.max(SCAN_MS, (performance.now() - startMs) / MAX_SHARE));
   };
-  const commands = new ListenerCommands(scan);
-  const scanSoon = (): void => {
-    if (isScanDue) return;
-    isScanDue = true;
-    setImmediate(scan);
-  };
-  scan();
+  const task = new PacedTask({ run: scan, leastPauseMs: LEAST_PAUSE_MS, maxShare: MAX_EVENT_SHARE, savedMs: SAVED_MS });
+  const commands = new ListenerCommands(() => task.request());
+  task.run();
   return {
     onEvent: ({ kind }) => {
       // Later, since the kernel has to finish first what it tells of.
-      if (kind === eventKinds.listen || kind === eventKinds.unlisten) scanSoon();
+      if (kind === eventKinds.listen || kind === eventKinds.unlisten) task.request();
     },
-    scan,
-    scanSoon,
+    scan: () => task.run(),
+    scanSoon: () => task.request(),
     [Symbol.dispose]: () => {
-      isOver = true;
+      task[Symbol.dispose]();
       clearTimeout(timer);
     },
   };

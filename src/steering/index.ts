@@ -14,7 +14,7 @@ export {
 } from './explain.ts';
 export { followListeners, type Listener } from './follow-listeners.ts';
 export { addressOf, canonicalHost, endpointOf, formatIpEndpoint, hostOf, parseIpEndpoint } from './ip-endpoint.ts';
-export { LANE_BEAT_NS, LaneSteering } from './lane-steering.ts';
+export { LANE_BEAT_NS, LANE_PORTS, LaneSteering } from './lane-steering.ts';
 export { type Connection, eventKinds, type IpEndpoint, verdicts } from './layouts.ts';
 export { isHostLocal, ownAddresses } from './listeners.ts';
 export { isInNetwork } from './network.ts';

@@ -8,8 +8,9 @@ import {
   CONNECTION_BYTES,
   type Connection,
   IP_ENDPOINT_BYTES,
-  type IpEndpoint,
   LANE_MARK_BYTES,
+  LANE_PORTS_BYTES,
+  type LanePorts,
   readConnection,
   SERVICE_BYTES,
   SERVICE_KEY_BYTES,
@@ -22,10 +23,10 @@ import { folderOf } from './pins.ts';
 
 /** How often a lane renews its deadline, at least. */
 export const LANE_BEAT_NS = 125_000_000;
+/** What a service has room for: all of struct lane_ports but an address and a count. */
+export const LANE_PORTS = LANE_PORTS_BYTES / 4 - 5;
 /** A lane that has not renewed its deadline for this long gets no new connections. */
 const ALIVE_NS = 500_000_000;
-
-const noIpEndpoint: IpEndpoint = { address: [0, 0, 0, 0], port: 0 };
 
 interface AcceptedConnection {
   readonly client: Address;
@@ -68,20 +69,21 @@ export class LaneSteering implements Disposable {
   }
 
   /**
-   * Connections of this network namespace may be sent to these listeners of the lane, at most one
-   * for each address family, from now on.
+   * Connections of this network namespace may be sent to these listeners of the lane from now on.
+   * Those of one address family are at one address, and at most LANE_PORTS.
    */
   serve(netns: number, listeners: readonly Socket[]): void {
     const mark = new Uint8Array(LANE_MARK_BYTES);
     writeLaneMark(new DataView(mark.buffer), 0, { lane: this.#lane, unused: 0 });
     for (const listener of listeners) this.#maps.lane_marks.update(this.#keyOf(listener), mark);
     const addresses = listeners.map(({ localAddress }) => localAddress);
-    const endpoint = (family: Address['family']): IpEndpoint => {
-      const found = addresses.find((address) => address.family === family);
-      return found === undefined ? noIpEndpoint : endpointOf(found);
+    const portsOf = (family: Address['family']): LanePorts => {
+      const endpoints = addresses.filter((address) => address.family === family).map(endpointOf);
+      const ports = Array.from({ length: LANE_PORTS }, (_, index) => endpoints[index]?.port ?? 0);
+      return { address: endpoints[0]?.address ?? [0, 0, 0, 0], count: Math.min(endpoints.length, LANE_PORTS), ports };
     };
     const service = new Uint8Array(SERVICE_BYTES);
-    writeService(new DataView(service.buffer), 0, { ipv4: endpoint('ipv4'), ipv6: endpoint('ipv6') });
+    writeService(new DataView(service.buffer), 0, { ipv4: portsOf('ipv4'), ipv6: portsOf('ipv6') });
     this.#maps.services.update(this.#serviceKey(netns), service);
   }
 

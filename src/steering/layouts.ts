@@ -119,23 +119,47 @@ export function writeServiceKey(view: DataView, offset: number, value: ServiceKe
   view.setUint32(offset + 12, value.unused, true);
 }
 
-export interface Service {
-  readonly ipv4: IpEndpoint;
-  readonly ipv6: IpEndpoint;
+export interface LanePorts {
+  readonly address: readonly number[];
+  readonly count: number;
+  readonly ports: readonly number[];
 }
 
-export const SERVICE_BYTES = 40;
+export const LANE_PORTS_BYTES = 84;
+
+export function readLanePorts(view: DataView, offset: number): LanePorts {
+  return {
+    address: Array.from({ length: 4 }, (_, index) => view.getUint32(offset + index * 4, true)),
+    count: view.getUint32(offset + 16, true),
+    ports: Array.from({ length: 16 }, (_, index) => view.getUint32(offset + 20 + index * 4, true)),
+  };
+}
+
+export function writeLanePorts(view: DataView, offset: number, value: LanePorts): void {
+  for (let index = 0; index < Math.min(4, value.address.length); index++)
+    view.setUint32(offset + index * 4, value.address[index], true);
+  view.setUint32(offset + 16, value.count, true);
+  for (let index = 0; index < Math.min(16, value.ports.length); index++)
+    view.setUint32(offset + 20 + index * 4, value.ports[index], true);
+}
+
+export interface Service {
+  readonly ipv4: LanePorts;
+  readonly ipv6: LanePorts;
+}
+
+export const SERVICE_BYTES = 168;
 
 export function readService(view: DataView, offset: number): Service {
   return {
-    ipv4: readIpEndpoint(view, offset),
-    ipv6: readIpEndpoint(view, offset + 20),
+    ipv4: readLanePorts(view, offset),
+    ipv6: readLanePorts(view, offset + 84),
   };
 }
 
 export function writeService(view: DataView, offset: number, value: Service): void {
-  writeIpEndpoint(view, offset, value.ipv4);
-  writeIpEndpoint(view, offset + 20, value.ipv6);
+  writeLanePorts(view, offset, value.ipv4);
+  writeLanePorts(view, offset + 84, value.ipv6);
 }
 
 export interface LaneMark {

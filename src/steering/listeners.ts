@@ -65,11 +65,19 @@ function wholeAddress(words: readonly number[]): readonly number[] {
 export class OwnListeners {
   /** By inode. A process has thousands of sockets, so each listener is looked up only once. */
   readonly #known = new Map<string, boolean>();
+  /** Those of this process, for all listeners that are new in one scan. */
+  #sockets: ReadonlySet<string> | undefined;
+
+  /** A scan begins. */
+  begin(): void {
+    this.#sockets = undefined;
+  }
 
   has(inode: string): boolean {
     let isOwn = this.#known.get(inode);
     if (isOwn === undefined) {
-      isOwn = ownSockets().has(inode);
+      this.#sockets ??= ownSockets();
+      isOwn = this.#sockets.has(inode);
       this.#known.set(inode, isOwn);
       if (this.#known.size > MAX_KNOWN) this.#known.clear();
     }

@@ -9,6 +9,7 @@ import {
   ANNOUNCEMENT_BYTES,
   announcementFlags,
   type Event,
+  eventKinds,
   type IpEndpoint,
   RULE_SET_BYTES,
   readEvent,
@@ -49,6 +50,11 @@ const mapNames = [
 type OwnMap = 'settings' | 'rules' | 'announced' | 'verdicts' | 'library_tgids';
 
 const EVENTS_BYTES = 1 << 20;
+/**
+ * Between two looks at the events. Where thousands come in a second, to be woken by each would cost
+ * more than to read them; and while nobody waits the kernel wakes nobody.
+ */
+const EVENTS_PAUSE_MS = 25;
 const firstKey = new Uint8Array(4);
 
 export class Steering implements Disposable {
@@ -66,6 +72,7 @@ export class Steering implements Disposable {
   #generation = 0;
   #isServing = false;
   #watch: FdWatch | null = null;
+  #pause: NodeJS.Timeout | undefined;
   #isPinned = false;
 
   /**
@@ -206,16 +213,34 @@ export class Steering implements Disposable {
     this.#maps.announced.delete(endpointBytes(endpoint));
   }
 
-  /** Connects that a rule was about, and listeners that came and went. */
+  /** Connects that a rule was about, listeners that came, and that some went. */
   onEvent(listener: (event: Event) => void): void {
-    this.#watch?.close();
+    this.#ignoreEvents();
+    let view: DataView | undefined;
     const consume = (): void => {
-      this.#events.consume((bytes, offset) =>
-        listener(readEvent(new DataView(bytes.buffer, bytes.byteOffset), offset)),
-      );
+      let hasEnded = false;
+      this.#events.consume((bytes, offset) => {
+        view ??= new DataView(bytes.buffer, bytes.byteOffset);
+        // One that ended is as good as many: whoever hears of it scans for those that are left.
+        const isEnd = view.getUint32(offset, true) === eventKinds.unlisten;
+        if (!isEnd || !hasEnded) listener(readEvent(view, offset));
+        hasEnded ||= isEnd;
+      });
     };
-    this.#watch = FdWatch.start(this.#events.fd, consume);
+    const watch = (): void => {
+      this.#watch = FdWatch.start(this.#events.fd, () => {
+        this.#watch?.close();
+        this.#pause = setTimeout(watch, EVENTS_PAUSE_MS).unref();
+        consume();
+      });
+    };
+    watch();
     consume();
+  }
+
+  #ignoreEvents(): void {
+    this.#watch?.close();
+    clearTimeout(this.#pause);
   }
 
   /** How often each verdict was given. */
@@ -249,7 +274,7 @@ export class Steering implements Disposable {
     this.stopServing();
     if (this.#isPinned) removeInstance(this.instance);
     this.#isPinned = false;
-    this.#watch?.close();
+    this.#ignoreEvents();
     this.#ruleMap?.close();
     this.#undo.dispose();
     this.#object.close();

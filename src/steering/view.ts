@@ -3,6 +3,7 @@
 import { join } from 'node:path';
 import { MillraceError } from '../errors.ts';
 import { BpfMap, monotonicNs } from '../native/index.ts';
+import { endpointBytes } from './ip-endpoint.ts';
 import {
   ANNOUNCEMENT_BYTES,
   announcementFlags,
@@ -82,6 +83,10 @@ export class SteeringView implements Disposable {
       return [name, Number(new DataView(value.buffer).getBigUint64(0, true))];
     });
     return Object.fromEntries(counts);
+  }
+
+  isAnnounced(endpoint: IpEndpoint): boolean {
+    return this.#map('announced').lookup(endpointBytes(endpoint), new Uint8Array(ANNOUNCEMENT_BYTES));
   }
 
   get announced(): readonly IpEndpoint[] {

@@ -6,4 +6,5 @@ export const workbenchCommands: readonly CommandSource[] = [
   { names: ['demo'], load: async () => (await import('./demo.ts')).addDemo },
   { names: ['bench'], load: async () => (await import('./bench.ts')).addBench },
   { names: ['soak'], load: async () => (await import('./soak.ts')).addSoak },
+  { names: ['scale'], load: async () => (await import('./scale.ts')).addScale },
 ];

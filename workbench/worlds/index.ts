@@ -6,4 +6,5 @@ export { eventually } from './eventually.ts';
 export { instanceOf } from './pinned-instance.ts';
 export { Random } from './random.ts';
 export { type RedisFigures, type RedisServer, runRedisBenchmark, startRedis } from './redis.ts';
+export { RunningProgram } from './running-program.ts';
 export { temporaryFolder } from './temporary-folder.ts';

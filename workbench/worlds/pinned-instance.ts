@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Host } from '../../src/lab/index.ts';
 import { BpfMap } from '../../src/native/index.ts';
-import { folderOf, formatIpEndpoint, SteeringView, type Verdict } from '../../src/steering/index.ts';
+import { folderOf, formatIpEndpoint, parseIpEndpoint, SteeringView, type Verdict } from '../../src/steering/index.ts';
 
 /** SHORTCUT_REDIRECTED in bpf/shortcut.bpf.c. */
 const redirectedKey = new Uint8Array(4);
@@ -38,8 +38,8 @@ export class PinnedInstance {
   /** As `10.0.0.1:80` or `[fd00::1]:80`; `withLibrary`: as one of a program that has it. */
   isAnnounced(endpoint: string, withLibrary = false): boolean {
     using view = new SteeringView(this.instance);
-    const announced = withLibrary ? view.announcedWithLibrary : view.announced;
-    return announced.some((one) => formatIpEndpoint(one) === endpoint);
+    if (!withLibrary) return view.isAnnounced(parseIpEndpoint(endpoint));
+    return view.announcedWithLibrary.some((one) => formatIpEndpoint(one) === endpoint);
   }
 }
 

@@ -70,9 +70,12 @@ export class Admission implements Disposable {
     this.#knocker?.withdrawn(to);
   }
 
-  /** Resolves when it is known whether packets of this host get there, as far as somebody asks. */
-  async asked(to: IpEndpoint): Promise<void> {
-    await this.#knocker?.asked(to);
+  /**
+   * Resolves when it is known whether packets of this host get there; undefined when it is, or
+   * nobody asks.
+   */
+  asked(to: IpEndpoint): Promise<void> | undefined {
+    return this.#knocker?.asked(to);
   }
 
   /** A connect there was left to plain TCP: the next one need not be. */

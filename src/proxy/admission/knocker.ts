@@ -70,7 +70,10 @@ interface Attempt {
 }
 
 interface Entry {
+  readonly key: string;
   readonly passage: Passage;
+  /** Where to, as text. */
+  readonly there: string;
   /** A peer announced the destination, and this is the passage of this host's own programs. */
   isAnnounced: boolean;
   attempt: Attempt | null;
@@ -89,6 +92,8 @@ interface Entry {
 export class Knocker implements Disposable {
   readonly #options: KnockerOptions;
   readonly #entries = new Map<string, Entry>();
+  /** The same by where to. */
+  readonly #byDestination = new Map<string, Set<Entry>>();
   readonly #underWay = new Map<number, Entry>();
   /** Why it failed the last time, by destination, the oldest first. */
   readonly #reasons = new Map<string, string>();
@@ -108,20 +113,21 @@ export class Knocker implements Disposable {
     if (entry === undefined) return;
     if (!entry.isAnnounced && entry.provenNs > 0) this.#unreach(entry);
     entry.isAnnounced = true;
-    this.#tick();
+    this.#beginIfDue(entry);
   }
 
-  /** Resolves when it is known whether packets of this host get there, as far as somebody asks. */
-  async asked(to: IpEndpoint): Promise<void> {
-    await this.#entries.get(keyOf({ netns: this.#options.netns, from: '', to }))?.first.promise;
+  /**
+   * Resolves when it is known whether packets of this host get there; undefined when it is, or
+   * nobody asks.
+   */
+  asked(to: IpEndpoint): Promise<void> | undefined {
+    const entry = this.#entries.get(keyOf({ netns: this.#options.netns, from: '', to }));
+    return entry === undefined || entry.provenNs > 0 ? undefined : entry.first.promise;
   }
 
   /** No peer does any more, so that it is not carried there from anywhere. */
   withdrawn(to: IpEndpoint): void {
-    const there = formatIpEndpoint(to);
-    for (const entry of this.#entries.values()) {
-      if (formatIpEndpoint(entry.passage.to) === there) this.#forget(entry);
-    }
+    for (const entry of this.#byDestination.get(formatIpEndpoint(to)) ?? []) this.#forget(entry);
   }
 
   /** A connect there was left to plain TCP: the next one need not be. */
@@ -132,7 +138,7 @@ export class Knocker implements Disposable {
     const entry = this.#entry(passage);
     if (entry === undefined) return;
     entry.usedNs = monotonicNs();
-    this.#tick();
+    this.#beginIfDue(entry);
   }
 
   /** Why packets did not get there the last time; empty when they did, or when nobody asked. */
@@ -180,8 +186,11 @@ export class Knocker implements Disposable {
     const key = keyOf(passage);
     const known = this.#entries.get(key);
     if (known !== undefined || this.#entries.size >= MAX_PASSAGES) return known;
+    const there = formatIpEndpoint(passage.to);
     const entry: Entry = {
+      key,
       passage,
+      there,
       isAnnounced: false,
       attempt: null,
       provenNs: 0,
@@ -192,6 +201,8 @@ export class Knocker implements Disposable {
       first: Promise.withResolvers<void>(),
     };
     this.#entries.set(key, entry);
+    const others = this.#byDestination.get(there) ?? new Set();
+    this.#byDestination.set(there, others.add(entry));
     return entry;
   }
 
@@ -209,6 +220,20 @@ export class Knocker implements Disposable {
     this.#forgetIdle(nowNs);
   }
 
+  /** Whatever else is due has its tick. */
+  #beginIfDue(entry: Entry): void {
+    if (entry.attempt === null && entry.nextNs <= monotonicNs() && this.#underWay.size < MAX_UNDER_WAY) {
+      this.#beginLast(entry);
+    }
+  }
+
+  /** The others come before it next time. */
+  #beginLast(entry: Entry): void {
+    this.#entries.delete(entry.key);
+    this.#entries.set(entry.key, entry);
+    this.#begin(entry);
+  }
+
   #beginDue(nowNs: number): void {
     let isAnyDue = false;
     for (const { attempt, nextNs } of this.#entries.values()) isAnyDue ||= attempt === null && nextNs <= nowNs;
@@ -218,13 +243,7 @@ export class Knocker implements Disposable {
       return attempt === null && nextNs <= (provenNs > 0 && !isFresh ? nowNs + SOON_MS * 1e6 : nowNs);
     };
     const due = Array.from(this.#entries.values()).filter(isSoon);
-    for (const entry of due.slice(0, MAX_UNDER_WAY - this.#underWay.size)) {
-      // The others come before it next time.
-      const key = keyOf(entry.passage);
-      this.#entries.delete(key);
-      this.#entries.set(key, entry);
-      this.#begin(entry);
-    }
+    for (const entry of due.slice(0, MAX_UNDER_WAY - this.#underWay.size)) this.#beginLast(entry);
   }
 
   #begin(entry: Entry): void {
@@ -289,7 +308,7 @@ export class Knocker implements Disposable {
     if (isMoved) admissions.withdraw(passage, entry.source);
     entry.source = attempt.knock.source;
     entry.failures = 0;
-    this.#reasons.delete(formatIpEndpoint(passage.to));
+    this.#reasons.delete(entry.there);
     entry.usedNs = Math.max(entry.usedNs, admissions.admit(passage, entry.source, deadlineNs));
     entry.nextNs = attempt.sentNs + (attempt.sentNs - entry.usedNs < BUSY_MS * 1e6 ? AGAIN_MS : AGAIN_IDLE_MS) * 1e6;
     entry.first.resolve();
@@ -333,7 +352,10 @@ export class Knocker implements Disposable {
 
   #forget(entry: Entry): void {
     this.#end(entry);
-    this.#entries.delete(keyOf(entry.passage));
+    this.#entries.delete(entry.key);
+    const others = this.#byDestination.get(entry.there);
+    others?.delete(entry);
+    if (others?.size === 0) this.#byDestination.delete(entry.there);
     if (entry.provenNs > 0) {
       this.#options.admissions.withdraw(entry.passage, entry.source);
       if (!entry.isAnnounced) this.#unreach(entry);
@@ -343,13 +365,9 @@ export class Knocker implements Disposable {
 
   /** Unless another network namespace or address of this host gets to the same destination. */
   #unreach(entry: Entry): void {
-    const { to } = entry.passage;
-    const there = formatIpEndpoint(to);
-    const isAnother = (one: Entry): boolean => one !== entry && one.provenNs > 0 && !one.isAnnounced;
-    const isReached = Array.from(this.#entries.values()).some(
-      (one) => isAnother(one) && formatIpEndpoint(one.passage.to) === there,
-    );
-    if (!isReached) this.#options.onReached(to, undefined);
+    const others = this.#byDestination.get(entry.there) ?? [];
+    const isReached = Array.from(others).some((one) => one !== entry && one.provenNs > 0 && !one.isAnnounced);
+    if (!isReached) this.#options.onReached(entry.passage.to, undefined);
   }
 
   /** Keeps those used last. */

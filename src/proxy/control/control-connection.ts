@@ -6,16 +6,13 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { ProtocolError } from '../../errors.ts';
 import { Heartbeat, hangUp, LineBudget, LineSplitter, MAX_LINE_BYTES } from '../../json-lines/index.ts';
-import type { IpEndpoint } from '../../steering/index.ts';
 import { printable } from '../../text/index.ts';
 import {
   controlProtocol,
   type DirectWord,
   type GateMessage,
   type KnockMessage,
-  type ListenersKind,
   MAX_AT_ONCE,
-  MAX_ENDPOINTS_PER_LINE,
   type Message,
   type PeerMessage,
 } from './control-protocol.ts';
@@ -88,10 +85,9 @@ export class ControlConnection {
     return this.#heartbeat?.roundTripMs ?? -1;
   }
 
-  tell(kind: ListenersKind, endpoints: readonly IpEndpoint[]): void {
-    for (let at = 0; at < endpoints.length; at += MAX_ENDPOINTS_PER_LINE) {
-      this.#send({ kind, endpoints: endpoints.slice(at, at + MAX_ENDPOINTS_PER_LINE) });
-    }
+  /** Lines of the protocol that were made for several peers. */
+  tellLines(lines: Buffer): void {
+    this.#write(lines);
   }
 
   tellAddresses(number: number, addresses: readonly string[]): void {
@@ -191,6 +187,7 @@ export class ControlConnection {
     if (peer === undefined || this.#isEnded) return;
     this.#heartbeat = new Heartbeat({
       ...this.#beat,
+      isSecond: !this.isDialer,
       ping: (number) => this.#send({ kind: 'ping', number }),
       onDead: (reason) => this.lose(reason),
     });
@@ -198,9 +195,12 @@ export class ControlConnection {
   }
 
   #send(message: Message): void {
-    const line = controlProtocol.line(message);
+    this.#write(controlProtocol.line(message));
+  }
+
+  #write(lines: string | Buffer): void {
     if (this.#isEnded) return;
-    this.#socket.write(line);
+    this.#socket.write(lines);
     if (this.#socket.writableLength > MAX_UNSENT_BYTES) this.lose('the peer does not read');
   }
 

@@ -1,9 +1,10 @@
 // The control plane of a daemon: keeps one connection with each peer, and hands on what comes over
 // it.
 
+import { isIP } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { MillraceError, ProtocolError } from '../../errors.ts';
-import type { IpEndpoint } from '../../steering/index.ts';
+import { canonicalHost, type IpEndpoint } from '../../steering/index.ts';
 import { checkSecurity, dial, revocationOf } from '../../tls/index.ts';
 import { type ConnectionEnd, type ConnectionEvents, ControlConnection } from './control-connection.ts';
 import { beatOf, checkOptions, checkPeers } from './control-options.ts';
@@ -22,8 +23,11 @@ import { Handshake } from './handshake.ts';
 import { PeerDialer } from './peer-dialer.ts';
 import { PeerEntry } from './peer-entry.ts';
 import { identifyDialer, localAddressFor } from './peer-identity.ts';
+import { ListenerNews, type ToldListeners } from './told-listeners.ts';
 
 type ListenersFor = (peer: string) => readonly IpEndpoint[];
+
+const noListeners: readonly IpEndpoint[] = [];
 
 /** Of two daemons, the one with the smaller name dials. Names are compared as plain strings. */
 export function isDialerOf(own: string, peer: string): boolean {
@@ -36,11 +40,14 @@ export class ControlPlane implements AsyncDisposable {
   readonly #beat: HeartbeatSpec;
   readonly #errors: ErrorThrottle;
   readonly #entries = new Map<string, PeerEntry>();
+  /** The addresses at which peers are known. */
+  #hosts: ReadonlySet<string> = new Set();
   /** Dialers of peers that are no longer wanted, until they have hung up. */
   readonly #farewells = new Set<Promise<void>>();
   readonly #server: ControlServer;
-  #listenersFor: ListenersFor = () => [];
-  #libraryFor: ListenersFor = () => [];
+  readonly #news = new ListenerNews();
+  #listenersFor: ListenersFor = () => noListeners;
+  #libraryFor: ListenersFor = () => noListeners;
   #addresses: readonly string[] = [];
   #addressesNumber = 0;
   #security: ControlSecurity;
@@ -65,6 +72,7 @@ export class ControlPlane implements AsyncDisposable {
     this.#server = new ControlServer({
       listen: options.listen,
       security: options.security,
+      isPeer: (from) => isIP(from) !== 0 && this.#hosts.has(canonicalHost(from)),
       onIncoming: (incoming) => this.#admit(incoming),
       onError: (message) => this.#errors.report(message),
     });
@@ -86,6 +94,7 @@ export class ControlPlane implements AsyncDisposable {
   setPeers(peers: readonly ControlPeer[]): void {
     if (this.#isClosed) throw new MillraceError('MILLRACE_ERR_CLOSED', 'set the peers: the control plane is closed');
     checkPeers(this.#options.name, peers);
+    this.#hosts = new Set(peers.flatMap(({ host }) => (isIP(host) === 0 ? [] : [canonicalHost(host)])));
     const names = new Set(peers.map(({ name }) => name));
     for (const [name, entry] of this.#entries) {
       if (names.has(name)) continue;
@@ -114,14 +123,18 @@ export class ControlPlane implements AsyncDisposable {
   /**
    * What listens on this host now for each peer, by its name, at addresses that other hosts reach.
    * `libraryFor`: those of them whose programs have the library of direct connections. Peers are
-   * told the difference.
+   * told the difference, which is found once for all that are given the same lists.
    */
-  setListeners(listenersFor: ListenersFor, libraryFor: ListenersFor = () => []): void {
+  setListeners(listenersFor: ListenersFor, libraryFor: ListenersFor = () => noListeners): void {
     this.#listenersFor = listenersFor;
     this.#libraryFor = libraryFor;
     for (const entry of this.#entries.values()) {
-      entry.tellListeners(listenersFor(entry.peer.name), libraryFor(entry.peer.name));
+      if (entry.connection !== undefined) entry.tellListeners(this.#toldTo(entry.peer.name));
     }
+  }
+
+  #toldTo(peer: string): ToldListeners {
+    return this.#news.told(this.#listenersFor(peer), this.#libraryFor(peer));
   }
 
   /** About packets between the two hosts. False when the peer is not up. */
@@ -174,7 +187,7 @@ export class ControlPlane implements AsyncDisposable {
   }
 
   #add(peer: ControlPeer): void {
-    const entry = new PeerEntry(peer, this.#options.handlers);
+    const entry = new PeerEntry(peer, this.#options.handlers, this.#news);
     this.#entries.set(peer.name, entry);
     if (isDialerOf(this.#options.name, peer.name)) entry.dialer = this.#dial(entry);
   }
@@ -261,8 +274,7 @@ export class ControlPlane implements AsyncDisposable {
         if (problem !== undefined) connection.refuse(refusedCertificate(problem));
         else if (entry === undefined) connection.refuse(`no peer is called ${hello.name} here`);
         else {
-          const [listeners, library] = [this.#listenersFor(hello.name), this.#libraryFor(hello.name)];
-          entry.attach(connection, hello, { addresses: this.#addresses, listeners, library });
+          entry.attach(connection, hello, { addresses: this.#addresses, listeners: this.#toldTo(hello.name) });
         }
       },
       onMessage: (connection, message) => entry?.hear(connection, message),

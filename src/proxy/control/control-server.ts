@@ -10,8 +10,12 @@ import { acceptTls, TLS_FIRST_BYTE } from '../../tls/index.ts';
 import { controlProtocol } from './control-protocol.ts';
 import type { ControlAddress, ControlSecurity } from './control-spec.ts';
 
-const MAX_CONNECTIONS = 1024;
-/** Connections whose peer has not proven its name yet. */
+/** More than any mesh has peers. Those who are no peer are limited by the waiting room. */
+const MAX_CONNECTIONS = 8192;
+/**
+ * Connections whose peer has not proven its name yet, from all addresses that are no peer's
+ * together, and from each that is one: a thousand peers may dial a daemon at its start.
+ */
 export const MAX_WAITING = 64;
 /** How long a peer may take from connecting to its proof. */
 export const HELLO_MS = 3000;
@@ -30,13 +34,17 @@ export interface Incoming {
 interface ControlServerOptions {
   readonly listen: readonly ControlAddress[];
   readonly security: ControlSecurity;
+  /** Whether a peer is known by that address. */
+  readonly isPeer: (from: string) => boolean;
   readonly onIncoming: (incoming: Incoming) => void;
   readonly onError: (message: string) => void;
 }
 
 export class ControlServer implements AsyncDisposable {
   readonly #options: ControlServerOptions;
-  readonly #room = new WaitingRoom({ maxWaiting: MAX_WAITING, helloMs: HELLO_MS });
+  readonly #room = newRoom();
+  /** By the address of a peer, while there are connections from there. */
+  readonly #peerRooms = new Map<string, WaitingRoom>();
   readonly #sockets = new Set<Socket>();
   readonly #servers: Server[] = [];
   #security: ControlSecurity;
@@ -73,7 +81,7 @@ export class ControlServer implements AsyncDisposable {
   /** Accepts no more; resolves when all connections have ended. */
   async close(reason: string): Promise<void> {
     this.#isClosed = true;
-    this.#room.close(reason);
+    for (const room of [this.#room, ...this.#peerRooms.values()]) room.close(reason);
     const stopped = this.#servers.filter(({ listening }) => listening).map((server) => once(server, 'close'));
     for (const server of this.#servers) if (server.listening) server.close();
     await Promise.all([...stopped, allClosed(this.#sockets)]);
@@ -113,18 +121,30 @@ export class ControlServer implements AsyncDisposable {
       return;
     }
     const isTls = this.#security.kind === 'tls';
-    const guest = this.#room.enter((reason) => {
+    const room = this.#roomOf(from);
+    const guest = room.enter((reason) => {
       // A peer that expects TLS could not read a line of text.
       this.#refuse(from, reason, isTls ? undefined : socket);
       if (isTls) socket.destroy();
     });
     if (guest === undefined) return;
-    socket.once('close', () => guest.leave());
+    socket.once('close', () => {
+      guest.leave();
+      if (room.size === 0 && this.#peerRooms.get(from) === room) this.#peerRooms.delete(from);
+    });
     socket.once('data', (bytes) => {
       socket.pause();
       socket.unshift(bytes);
       this.#receive(socket, from, guest, bytes[0] === TLS_FIRST_BYTE);
     });
+  }
+
+  /** Whoever fills the waiting room does not keep peers out. */
+  #roomOf(from: string): WaitingRoom {
+    if (!this.#options.isPeer(from)) return this.#room;
+    const room = this.#peerRooms.get(from) ?? newRoom();
+    this.#peerRooms.set(from, room);
+    return room;
   }
 
   #receive(socket: Socket, from: string, guest: Guest, speaksTls: boolean): void {
@@ -146,6 +166,10 @@ export class ControlServer implements AsyncDisposable {
     if (socket !== undefined) hangUp(socket, controlProtocol.line({ kind: 'refused', reason }));
     if (!this.#isClosed) this.#options.onError(`a connection from ${from} was refused: ${reason}`);
   }
+}
+
+function newRoom(): WaitingRoom {
+  return new WaitingRoom({ maxWaiting: MAX_WAITING, helloMs: HELLO_MS });
 }
 
 function hintOf(code: string): string {

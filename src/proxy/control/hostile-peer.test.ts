@@ -139,6 +139,18 @@ describe('a hostile peer', { concurrency: true }, () => {
     for (const socket of idle) socket.destroy();
   });
 
+  test('connections from elsewhere that say nothing keep no peer out: each address of a peer has room of its own', async () => {
+    await using b = await Party.start({ name: 'b', peers: [peer('a', 1, '127.0.0.2')] });
+    const idle = Array.from({ length: MAX_WAITING + 1 }, () => connect({ host: '127.0.0.1', port: b.port }));
+    for (const socket of idle) socket.on('error', () => {}).resume();
+    await b.untilError(/a connection from 127\.0\.0\.1 was refused: more than 64 connections/);
+    const listen = [{ host: '127.0.0.2', port: 0 }];
+    await using a = await Party.start({ name: 'a', listen, peers: [peer('b', b.port)] });
+    await a.untilUp('b');
+    assert.equal(a.errors.length, 0);
+    for (const socket of idle) socket.destroy();
+  });
+
   test('a listener that answers as somebody else, or with junk, is not believed by the one who calls', async () => {
     for (const [words, reason] of [
       [helloLine('x', { nonce: makeNonce() }), /was refused: b calls itself x/],

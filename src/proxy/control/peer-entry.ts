@@ -7,26 +7,24 @@ import type { GateMessage, KnockMessage, PeerMessage } from './control-protocol.
 import { type ControlHandlers, type ControlPeer, MAX_ENDPOINTS_PER_PEER, type PeerHello } from './control-spec.ts';
 import { wordsOf } from './direct-teller.ts';
 import type { PeerDialer } from './peer-dialer.ts';
-
-type Endpoints = ReadonlyMap<string, IpEndpoint>;
+import { type ListenerNews, nothingTold, type ToldListeners } from './told-listeners.ts';
 
 interface HostSpec {
   readonly addresses: readonly string[];
-  readonly listeners: readonly IpEndpoint[];
-  readonly library: readonly IpEndpoint[];
+  readonly listeners: ToldListeners;
 }
 
 type AdmissionMessage = Extract<PeerMessage, { readonly kind: KnockMessage['kind'] | GateMessage['kind'] }>;
 
 export class PeerEntry {
   readonly #handlers: ControlHandlers;
+  readonly #news: ListenerNews;
   /** What the peer announced on this connection. */
   readonly #announced = new Map<string, IpEndpoint>();
   /** Those of programs that have the library. */
   readonly #library = new Map<string, IpEndpoint>();
   /** What this host announced to the peer on this connection. */
-  #told: Endpoints = new Map();
-  #toldLibrary: Endpoints = new Map();
+  #told = nothingTold;
   /** Those who wait until the peer knows addresses, by the number of these. */
   readonly #waiting = new Map<number, () => void>();
   #connection: ControlConnection | undefined;
@@ -34,9 +32,10 @@ export class PeerEntry {
   /** Undefined when the peer dials this daemon. */
   dialer: PeerDialer | undefined;
 
-  constructor(peer: ControlPeer, handlers: ControlHandlers) {
+  constructor(peer: ControlPeer, handlers: ControlHandlers, news: ListenerNews) {
     this.peer = peer;
     this.#handlers = handlers;
+    this.#news = news;
   }
 
   /** Undefined when it is not up. */
@@ -48,7 +47,7 @@ export class PeerEntry {
    * The peer is proven to be at the other end of this connection. It is told the addresses and
    * listeners of this host.
    */
-  attach(connection: ControlConnection, hello: PeerHello, { addresses, listeners, library }: HostSpec): void {
+  attach(connection: ControlConnection, hello: PeerHello, { addresses, listeners }: HostSpec): void {
     const before = this.#connection;
     if (before !== undefined) {
       // The peer has started again, or lost the connection before this side did.
@@ -58,9 +57,8 @@ export class PeerEntry {
     this.#connection = connection;
     // First: what is opened by this side's clients is refused before their addresses are known.
     connection.tellAddresses(0, addresses);
-    this.#told = new Map();
-    this.#toldLibrary = new Map();
-    this.tellListeners(listeners, library);
+    this.#told = nothingTold;
+    this.tellListeners(listeners);
     // Sending may have failed, and then the connection has ended.
     if (this.#connection === connection) this.#handlers.onUp(this.peer.name, connection, hello);
   }
@@ -98,16 +96,11 @@ export class PeerEntry {
     return promise;
   }
 
-  /** What listens here for the peer from now on; `library`: those with the library. */
-  tellListeners(endpoints: readonly IpEndpoint[], library: readonly IpEndpoint[]): void {
-    const [before, beforeLibrary] = [this.#told, this.#toldLibrary];
-    this.#told = endpointsOf(endpoints);
-    this.#toldLibrary = endpointsOf(library.filter((one) => this.#told.has(formatIpEndpoint(one))));
-    // Sending may fail, and then the connection has ended.
-    this.#connection?.tell('withdrawLibrary', without(beforeLibrary, this.#toldLibrary));
-    this.#connection?.tell('withdraw', without(before, this.#told));
-    this.#connection?.tell('announce', without(this.#told, before));
-    this.#connection?.tell('announceLibrary', without(this.#toldLibrary, beforeLibrary));
+  /** What listens here for the peer from now on. */
+  tellListeners(listeners: ToldListeners): void {
+    const lines = this.#news.between(this.#told, listeners);
+    this.#told = listeners;
+    if (lines.length > 0) this.#connection?.tellLines(lines);
   }
 
   #known(number: number): void {
@@ -156,13 +149,4 @@ export class PeerEntry {
     const removed = endpoints.filter((endpoint) => this.#library.delete(formatIpEndpoint(endpoint)));
     if (removed.length > 0) this.#handlers.onLibraryListeners(this.peer.name, [], removed);
   }
-}
-
-function endpointsOf(endpoints: readonly IpEndpoint[]): Endpoints {
-  return new Map(endpoints.slice(0, MAX_ENDPOINTS_PER_PEER).map((one) => [formatIpEndpoint(one), one]));
-}
-
-/** Those that the others do not have. */
-function without(endpoints: Endpoints, others: Endpoints): readonly IpEndpoint[] {
-  return Array.from(endpoints).flatMap(([key, endpoint]) => (others.has(key) ? [] : [endpoint]));
 }

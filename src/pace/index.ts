@@ -1,0 +1,3 @@
+// Work that many events ask for: done at once the first time, and gathered while they go on.
+
+export { PacedTask } from './paced-task.ts';
