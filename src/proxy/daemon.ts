@@ -5,7 +5,7 @@ import type { Config } from '../config/index.ts';
 import { changedKeys } from '../config/index.ts';
 import type { DirectServer, LibraryNews } from '../direct/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
-import type { FromLane } from '../lane/index.ts';
+import type { FromLane, WatchdogSettings } from '../lane/index.ts';
 import { type Address, ip } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import type { StatusSource } from '../status/index.ts';
@@ -24,6 +24,7 @@ import {
   verdictName,
 } from '../steering/index.ts';
 import { readSecurity } from '../tls/index.ts';
+import { SignsOfLife } from '../watchdog/index.ts';
 import { Acceptance } from './acceptance.ts';
 import { Admission } from './admission/index.ts';
 import { Announcements } from './announcements.ts';
@@ -32,6 +33,7 @@ import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/i
 import { DirectMesh, startDirect, tellDirectOf } from './direct-mesh.ts';
 import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
 import { HostListeners } from './host-listeners.ts';
+import { LaneWatch, stuckReasons } from './lane-watch.ts';
 import { Lanes } from './lanes.ts';
 import { Namespaces } from './namespaces.ts';
 import { OwnAddresses } from './own-addresses.ts';
@@ -232,6 +234,7 @@ async function makeParts(
   const rules = parseRules(config.rules.join('\n'));
   const steering = undo.use(Steering.create({ instance, cgroup, rules, asksPackets }));
   const host = hostOf(listen[0]);
+  const watchdog = watchdogSettings(config);
   const lanes = undo.use(
     await Lanes.start(config.lanes, {
       instance,
@@ -241,6 +244,7 @@ async function makeParts(
       channel,
       socketBufferBytes,
       asksPackets,
+      watchdog,
     }),
   );
   const announcements = new Announcements(steering, (leftOut) => {
@@ -325,7 +329,8 @@ async function makeParts(
     onError: (message) => reportError('etcd', message, ''),
   });
   const directory = undo.use(mergeDirectories(statics, etcd));
-  const readiness = new Readiness(directory, node, instance);
+  const readiness = new Readiness(directory, () => stuckReasons(lanes.stuckMs), { node, instance });
+  undo.use(new LaneWatch(watchdog, lanes, () => readiness.check()));
   const plain = new PlainLog();
   const library = {
     onProcess: (pid: number, isThere: boolean) => steering.setLibraryProcess(pid, isThere),
@@ -448,6 +453,12 @@ function followSubscribers(lanes: Lanes): Disposable {
     lanes.tellAll({ kind: 'subscribe', isSubscribed: isHeard });
   }, SUBSCRIBERS_POLL_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+function watchdogSettings({ node, lanes, watchdog }: Config): WatchdogSettings {
+  const { stuckSeconds, restartSeconds } = watchdog;
+  const giveUpMs = restartSeconds === 0 ? Number.POSITIVE_INFINITY : restartSeconds * 1000;
+  return { signs: SignsOfLife.create(lanes + 1).memory, node, stuckMs: stuckSeconds * 1000, giveUpMs };
 }
 
 function addressesOf({ listen }: Config): readonly Address[] {

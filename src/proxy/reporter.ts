@@ -25,6 +25,7 @@ import type { Announcements } from './announcements.ts';
 import type { ControlPlane } from './control/index.ts';
 import { directConnections, explainOffer } from './direct-report.ts';
 import type { HostListeners } from './host-listeners.ts';
+import { stuckReasons } from './lane-watch.ts';
 import type { Lanes } from './lanes.ts';
 import type { Namespaces } from './namespaces.ts';
 import type { PeerTable } from './peer-table.ts';
@@ -101,6 +102,7 @@ export class DaemonReporter {
   whyPlain({ verdict, original }: Connection): string {
     const { peers, admission, announcements } = this.#parts;
     const name = verdictName(verdict);
+    if (name === 'daemonDown') return stuckReasons(this.#parts.lanes.stuckMs).join('; ');
     const unheard = admission.whyNot(original);
     if (name === 'notAnnounced' && announcements.isLeftOut(original)) {
       return 'a peer announced it, but the table of what peers announce is full; see millrace_listeners_left_out';

@@ -97,6 +97,8 @@ export interface LaneStatus {
   readonly sleeps: number;
   readonly heldBytes: number;
   readonly cpuSeconds: number;
+  /** Since when it gives no sign of life; 0 while it does. The other figures are the last known. */
+  readonly stuckSeconds: number;
 }
 
 /** Programs of this host that have the library, and their connections. */

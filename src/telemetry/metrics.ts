@@ -151,5 +151,11 @@ function laneSpecs(): readonly MetricSpec[] {
       'CPU time of the lane.',
       perLane(({ cpuSeconds }) => cpuSeconds),
     ),
+    gauge(
+      'millrace_lane_stuck_seconds',
+      ['lane'],
+      'Since when the lane gives no sign of life; 0 while it does.',
+      perLane(({ stuckSeconds }) => stuckSeconds),
+    ),
   ];
 }
