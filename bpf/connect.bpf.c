@@ -86,7 +86,8 @@ struct {
   __type(value, __u32);
 } library_tgids SEC(".maps");
 
-// A lane that has not renewed its deadline (by the monotonic clock) takes no new connections.
+// A lane that has not renewed its deadline (by the monotonic clock) takes no new connections, nor
+// does one whose deadline is LANE_FULL.
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, MAX_LANES);
@@ -213,16 +214,18 @@ static __always_inline void map_ipv4(__u32 *address, __u32 ipv4) {
   address[3] = ipv4;
 }
 
-// A lane that is alive, or MAX_LANES.
+// A lane that is alive and has room; or MAX_LANES when none is alive, and more when none has room.
 static __always_inline __u32 pick_lane(const struct settings *set, __u64 now_ns) {
   const __u32 lanes = set->lanes, first = bpf_get_prandom_u32();
+  __u32 none = MAX_LANES;
   for (__u32 i = 0; i < MAX_LANES; i++) {
     if (i >= lanes) break;
     const __u32 lane = (first + i) % lanes;
     const __u64 *deadline_ns = bpf_map_lookup_elem(&lane_deadlines, &lane);
     if (deadline_ns && *deadline_ns > now_ns) return lane;
+    if (deadline_ns && *deadline_ns == LANE_FULL) none = MAX_LANES + 1;
   }
-  return MAX_LANES;
+  return none;
 }
 
 static __always_inline const struct service *service_of(__u64 netns, __u32 lane) {
@@ -291,6 +294,7 @@ static __always_inline __u32 decide(struct bpf_sock_addr *ctx, const struct sett
   if (connection->action == ACTION_SHORTCUT) return VERDICT_SHORTCUT;
   if (is_odd_source(ctx->sk, &asked->from)) return VERDICT_SOURCE;
   if (connection->lane == MAX_LANES) return VERDICT_DAEMON_DOWN;
+  if (connection->lane > MAX_LANES) return VERDICT_OVERLOADED;
   const struct announcement *announcement = bpf_map_lookup_elem(&announced, &asked->to);
   if (!announcement) return VERDICT_NOT_ANNOUNCED;
   if (!at || !at->port) return VERDICT_NOT_SERVED;

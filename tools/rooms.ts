@@ -67,6 +67,7 @@ export const rooms: readonly Room[] = [
   ),
   room('src/perf', 'bandwidth and latency, as perftest', 'src/native src/json-lines src/verbs src/providers'),
   room('src/watchdog', 'signs of life of threads, and where a stuck one is'),
+  room('src/headroom', 'how many descriptors are left, and when to take no more work', 'src/native'),
   room('src/steering', 'rules, maps, pins, methods', 'src/native src/system src/text'),
   room('src/loop', "a thread's epoll loop, acceptors, buffers", 'src/native'),
   room('src/direct/arena', 'the memory that two parties of a direct connection share: layout, doorbells', 'src/native'),
@@ -87,7 +88,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/lane',
     'a worker thread of the daemon: accepts, carries',
-    'src/native src/system src/spin src/status src/watchdog src/loop src/steering src/direct/arena src/channel src/config src/providers',
+    'src/native src/system src/spin src/status src/watchdog src/headroom src/loop src/steering src/direct/arena src/channel src/config src/providers',
   ),
   room(
     'src/proxy/control',
@@ -102,7 +103,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/proxy',
     'the daemon',
-    'src/native src/system src/text src/status src/tls src/watchdog src/steering src/direct src/config src/peers src/lane src/proxy/control src/proxy/admission',
+    'src/native src/system src/text src/status src/tls src/watchdog src/headroom src/steering src/direct src/config src/peers src/lane src/proxy/control src/proxy/admission',
   ),
   room('src/direct/launch', 'the library that programs are started with, and which of them load it', 'src/system'),
   room('src/lab', 'hosts on one machine', 'src/system src/text'),

@@ -3,6 +3,7 @@
 
 import type { StreamInfo } from '../channel/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
+import type { Descriptors } from '../headroom/index.ts';
 import { Acceptor, type EventLoop } from '../loop/index.ts';
 import { type Address, formatAddress, ip, type Socket } from '../native/index.ts';
 import type { LaneSteering } from '../steering/index.ts';
@@ -23,6 +24,9 @@ interface ClientAcceptorOptions {
   readonly steering: LaneSteering;
   readonly events: ConnectionEvents;
   readonly namespaces: LaneNamespaces;
+  readonly descriptors: Descriptors;
+  /** Few descriptors are left: no more clients are to be steered here. */
+  readonly onShort: () => void;
   /**
    * Opens a stream for the client, which takes the socket over. False when no peer can be reached
    * that announced the destination.
@@ -96,14 +100,18 @@ export class ClientAcceptor implements Disposable {
   }
 
   #listen(address: Address): Acceptor {
-    const { loop, settings, events } = this.#options;
+    const { loop, settings, events, descriptors, onShort } = this.#options;
     try {
       return new Acceptor({
         loop,
         address,
         bufferBytes: settings.socketBufferBytes,
         onAccept: (socket) => this.#admit(socket),
-        onPause: ({ code }) => events.error(`accept connections: ${code} (raise LimitNOFILE); new ones wait`),
+        onPause: ({ code }) => {
+          descriptors.noteShortage();
+          onShort();
+          events.error(`accept connections: ${code} (raise LimitNOFILE); new ones wait`);
+        },
       });
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
@@ -115,8 +123,10 @@ export class ClientAcceptor implements Disposable {
   }
 
   #admit(socket: Socket): void {
-    const { steering, events, openStream } = this.#options;
+    const { steering, events, descriptors, onShort, openStream } = this.#options;
     events.counters.accepted++;
+    const hasRoom = descriptors.note(socket.fd);
+    if (descriptors.isShort) onShort();
     try {
       const steered = steering.accepted(socket);
       if (steered === undefined) {
@@ -127,8 +137,8 @@ export class ClientAcceptor implements Disposable {
       const { client, original, connection } = steered;
       const { command, pid, netns } = connection;
       const info: StreamInfo = { client, original, isOpener: true, command, pid, netns };
-      if (openStream(socket, info)) return;
-      events.refused(info, '', 'no peer that announced it can be reached');
+      if (hasRoom && openStream(socket, info)) return;
+      events.refused(info, '', hasRoom ? 'no peer that announced it can be reached' : 'few descriptors are left');
       reset(socket);
     } catch (error) {
       reset(socket);

@@ -22,6 +22,8 @@ export interface LaneSettings {
   /** Streams need a gate. */
   readonly asksPackets: boolean;
   readonly watchdog: WatchdogSettings;
+  /** Of `Descriptors`: what the process has left. */
+  readonly descriptors: SharedArrayBuffer;
   /** An eventfd that the main thread signals after each message. */
   readonly wakeFd: number;
 }

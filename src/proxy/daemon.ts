@@ -5,6 +5,7 @@ import type { Config } from '../config/index.ts';
 import { changedKeys } from '../config/index.ts';
 import type { DirectServer, LibraryNews } from '../direct/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
+import { Descriptors } from '../headroom/index.ts';
 import type { FromLane, WatchdogSettings } from '../lane/index.ts';
 import { type Address, ip } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
@@ -36,6 +37,7 @@ import { HostListeners } from './host-listeners.ts';
 import { LaneWatch, stuckReasons } from './lane-watch.ts';
 import { Lanes } from './lanes.ts';
 import { Namespaces } from './namespaces.ts';
+import { Overload } from './overload.ts';
 import { OwnAddresses } from './own-addresses.ts';
 import type { Knocks } from './peer.ts';
 import { PeerTable } from './peer-table.ts';
@@ -235,6 +237,7 @@ async function makeParts(
   const steering = undo.use(Steering.create({ instance, cgroup, rules, asksPackets }));
   const host = hostOf(listen[0]);
   const watchdog = watchdogSettings(config);
+  const descriptors = Descriptors.create();
   const lanes = undo.use(
     await Lanes.start(config.lanes, {
       instance,
@@ -245,6 +248,7 @@ async function makeParts(
       socketBufferBytes,
       asksPackets,
       watchdog,
+      descriptors: descriptors.memory,
     }),
   );
   const announcements = new Announcements(steering, (leftOut) => {
@@ -332,13 +336,15 @@ async function makeParts(
   const readiness = new Readiness(directory, () => stuckReasons(lanes.stuckMs), { node, instance });
   undo.use(new LaneWatch(watchdog, lanes, () => readiness.check()));
   const plain = new PlainLog();
+  const overload = undo.use(new Overload(descriptors, listeners));
+  const hasRoom = (): boolean => !descriptors.isShort;
   const library = {
     onProcess: (pid: number, isThere: boolean) => steering.setLibraryProcess(pid, isThere),
     onListeners: () => {},
   };
-  const direct = undo.use(startDirect(config, new DirectMesh({ name: node, peers, lanes, control }), library));
+  const direct = undo.use(startDirect(config, new DirectMesh({ name: node, peers, lanes, control }), library, hasRoom));
   const known = { steering, lanes, peers, control, listeners, namespaces, admission, direct, plain, readiness };
-  const reporter = new DaemonReporter({ config, announcements, ...known });
+  const reporter = new DaemonReporter({ config, announcements, overload, ...known });
   return { ...known, library, addresses, statics, etcd, directory, reporter };
 }
 

@@ -11,6 +11,8 @@ import type { Acceptance, Decision } from './acceptance.ts';
  */
 const GRACE_MS = 1000;
 
+const ENDING = 'its daemon is about to end';
+
 interface Hearers {
   readonly lanes: { tellAll(message: ToLane): void };
   readonly control: { setListeners(listenersFor: ListenersFor, libraryFor: ListenersFor): void };
@@ -31,8 +33,8 @@ export class HostListeners implements Disposable {
   #listeners: readonly Listener[] = [];
   #byEndpoint: ReadonlyMap<string, Listener> = new Map();
   #peers: readonly string[] = [];
-  /** Peers were told that nothing listens here any more. */
-  #isWithdrawn = false;
+  /** Peers were told that nothing listens here any more, for good or for now; '': they were not. */
+  #whyWithdrawn = '';
   #timer: NodeJS.Timeout | undefined;
 
   constructor(acceptance: Acceptance, hearers: Hearers) {
@@ -70,7 +72,14 @@ export class HostListeners implements Disposable {
 
   /** New connections of peers go by plain TCP from now on; lanes still take those on their way. */
   withdraw(): void {
-    this.#isWithdrawn = true;
+    this.#whyWithdrawn = ENDING;
+    this.#tell();
+  }
+
+  /** The same for as long as the daemon has no room for more. */
+  setRoom(hasRoom: boolean): void {
+    if (this.#whyWithdrawn === ENDING) return;
+    this.#whyWithdrawn = hasRoom ? '' : 'its daemon has few descriptors left';
     this.#tell();
   }
 
@@ -86,7 +95,7 @@ export class HostListeners implements Disposable {
 
   /** Why a peer may not reach a server; empty when it may. */
   whyNot(peer: string, endpoint: IpEndpoint): string {
-    if (this.#isWithdrawn) return 'its daemon is about to end';
+    if (this.#whyWithdrawn !== '') return this.#whyWithdrawn;
     // One that has just begun to listen is not known yet.
     const unknown: Listener = { endpoint, netns: 0, commands: [''], hasLibrary: false };
     const listener = this.#byEndpoint.get(formatIpEndpoint(endpoint)) ?? unknown;
@@ -101,7 +110,7 @@ export class HostListeners implements Disposable {
   /** Lanes first: a peer may open a stream as soon as it is told. */
   #tell(): void {
     this.#tellLanes();
-    const accepted = this.#isWithdrawn ? [] : this.#accepted([this.#acceptance]);
+    const accepted = this.#whyWithdrawn !== '' ? [] : this.#accepted([this.#acceptance]);
     const byPeer = new Map(accepted.flatMap(({ peers, listeners }) => peers.map((peer) => [peer, listeners])));
     const of = (peer: string): readonly Listener[] => byPeer.get(peer) ?? [];
     this.#hearers.control.setListeners(

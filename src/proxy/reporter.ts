@@ -28,6 +28,7 @@ import type { HostListeners } from './host-listeners.ts';
 import { stuckReasons } from './lane-watch.ts';
 import type { Lanes } from './lanes.ts';
 import type { Namespaces } from './namespaces.ts';
+import type { Overload } from './overload.ts';
 import type { PeerTable } from './peer-table.ts';
 import type { PlainLog } from './plain-log.ts';
 import type { Readiness } from './readiness.ts';
@@ -45,6 +46,7 @@ interface ReporterParts {
   readonly admission: Admission;
   readonly direct: DirectServer | undefined;
   readonly announcements: Announcements;
+  readonly overload: Overload;
 }
 
 type Counters = DaemonStatus['counters'];
@@ -60,7 +62,7 @@ export class DaemonReporter {
   }
 
   async status(): Promise<DaemonStatus> {
-    const { steering, lanes, peers, control, readiness, direct, announcements } = this.#parts;
+    const { steering, lanes, peers, control, readiness, direct, announcements, overload } = this.#parts;
     const { config } = this;
     const reports = await lanes.reports();
     const linksOf = (name: string) => reports.flatMap(({ links }) => links.filter(({ peer }) => peer === name));
@@ -80,6 +82,7 @@ export class DaemonReporter {
       lanes: reports.map(({ lane }) => lane),
       verdicts: steering.counters(),
       listenersLeftOut: announcements.leftOut,
+      overload: overload.status,
       counters: sum(reports),
       direct: direct?.status ?? { programs: 0, waiting: 0, connections: 0, mirrored: 0, promoted: 0, declined: 0 },
       memory: {

@@ -135,6 +135,13 @@ export interface DaemonStatus {
   readonly verdicts: Readonly<Record<string, number>>;
   /** Listeners of peers that the kernel's table has no room for: connects to them are plain TCP. */
   readonly listenersLeftOut: number;
+  /** While it has few descriptors left, new connections are plain TCP. */
+  readonly overload: {
+    readonly isOverloaded: boolean;
+    /** In use, at least. */
+    readonly descriptors: number;
+    readonly maxDescriptors: number;
+  };
   readonly counters: {
     readonly opened: number;
     readonly accepted: number;

@@ -46,6 +46,18 @@ export const metricSpecs: readonly MetricSpec[] = [
     'Listeners of peers that the kernel’s table has no room for; connects to them are plain TCP.',
     ({ listenersLeftOut }) => one(listenersLeftOut),
   ),
+  gauge(
+    'millrace_overloaded',
+    [],
+    '1 while the daemon has few descriptors left, and new connections are plain TCP.',
+    ({ overload }) => one(Number(overload.isOverloaded)),
+  ),
+  gauge('millrace_descriptors', [], 'Descriptors that the daemon has in use, at least.', ({ overload }) =>
+    one(overload.descriptors),
+  ),
+  gauge('millrace_max_descriptors', [], 'Descriptors that the daemon may have (LimitNOFILE).', ({ overload }) =>
+    one(overload.maxDescriptors),
+  ),
   counter(
     'millrace_connections_opened_total',
     [],

@@ -1,0 +1,3 @@
+// What is left of the process's descriptors, and when to take no more work.
+
+export { Descriptors } from './descriptors.ts';
