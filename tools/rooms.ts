@@ -24,6 +24,7 @@ export const room = (path: string, purpose: string, imports = ''): Room => ({
 /** From the bottom up. */
 export const rooms: readonly Room[] = [
   room('src/native', 'memory, descriptors, sockets, threads, BPF objects: the only importer of the addon'),
+  room('src/headroom', 'how many descriptors are left, and when to take no more work', 'src/native'),
   room('src/system', 'cgroup mount, folders, process identity, version'),
   room('src/text', 'names, sizes, addresses and other words from and for people'),
   room('src/spin', 'whether to spin or to sleep: policies and their tunings'),
@@ -50,7 +51,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/remoting/backend',
     'lends devices to guests',
-    'src/native src/spin src/status src/verbs src/remoting/protocol src/remoting/transports src/providers src/providers/recording',
+    'src/native src/headroom src/spin src/status src/verbs src/remoting/protocol src/remoting/transports src/providers src/providers/recording',
   ),
   room('src/vortex/stream', 'block queue, window, pager, forms', 'src/native'),
   room(
@@ -67,7 +68,6 @@ export const rooms: readonly Room[] = [
   ),
   room('src/perf', 'bandwidth and latency, as perftest', 'src/native src/json-lines src/verbs src/providers'),
   room('src/watchdog', 'signs of life of threads, and where a stuck one is'),
-  room('src/headroom', 'how many descriptors are left, and when to take no more work', 'src/native'),
   room('src/steering', 'rules, maps, pins, methods', 'src/native src/system src/text'),
   room('src/loop', "a thread's epoll loop, acceptors, buffers", 'src/native'),
   room('src/direct/arena', 'the memory that two parties of a direct connection share: layout, doorbells', 'src/native'),

@@ -4,9 +4,9 @@
 // The kernel gives the lowest number that is free, so a new descriptor n says that at least n
 // others are open. Nothing has to be counted.
 
-import { readFileSync } from 'node:fs';
 import { Fd } from '../native/index.ts';
 import { type Marks, marksOf } from './marks.ts';
+import { maxDescriptors } from './process-limits.ts';
 
 const STDIN = 0;
 const LIMIT = 0;
@@ -20,7 +20,7 @@ export class Descriptors {
   readonly #words: Int32Array;
 
   /** `limit`: of open files; default: this process's. */
-  static create(limit = openFilesLimit()): Descriptors {
+  static create(limit = maxDescriptors()): Descriptors {
     const memory = new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT);
     new Int32Array(memory)[LIMIT] = limit;
     return new Descriptors(memory);
@@ -64,10 +64,4 @@ function lowestFree(): number | undefined {
   } catch {
     return undefined;
   }
-}
-
-function openFilesLimit(): number {
-  const soft = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];
-  // It cannot be unlimited: the kernel has a limit for it, fs.nr_open.
-  return Number(soft ?? 1024);
 }
