@@ -110,8 +110,9 @@ export class ClientAcceptor implements Disposable {
         onPause: ({ code }) => {
           descriptors.noteShortage();
           onShort();
-          events.error(`accept connections: ${code} (raise LimitNOFILE); new ones wait`);
+          events.error(`accept connections: ${code} (raise LimitNOFILE); new ones wait, and are reset after a second`);
         },
+        onTurnedAway: () => events.counters.refused++,
       });
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;

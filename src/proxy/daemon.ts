@@ -30,7 +30,7 @@ import { Acceptance } from './acceptance.ts';
 import { Admission } from './admission/index.ts';
 import { Announcements } from './announcements.ts';
 import { BigSegments } from './big-segments.ts';
-import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
+import { ControlPlane, type ControlSecurity, ErrorThrottle, makeIncarnation } from './control/index.ts';
 import { DirectMesh, startDirect, tellDirectOf } from './direct-mesh.ts';
 import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
 import { HostListeners } from './host-listeners.ts';
@@ -251,10 +251,12 @@ async function makeParts(
       descriptors: descriptors.memory,
     }),
   );
-  const announcements = new Announcements(steering, (leftOut) => {
+  // A peer that announces and withdraws again and again makes no line for each time.
+  const tableLines = new ErrorThrottle((message) => reportError('peers', message, ''));
+  const announcements = new Announcements(steering, (isFull) => {
     const full =
       'the table of what peers announce is full: those that announce most are carried in part, the rest is plain TCP';
-    reportError('peers', leftOut > 0 ? full : 'the table of what peers announce has room for all again', '');
+    tableLines.report(isFull ? full : 'the table of what peers announce has room for all again');
   });
   const onPeerError = (message: string, peer: string): void => reportError('channel', message, '', peer);
   const knocks: Knocks = {
