@@ -199,12 +199,31 @@ struct {
   __uint(max_entries, 1 << 20);
 } events SEC(".maps");
 
+// Events that the daemon was too slow for: it looks for itself what they would have told.
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, __u64);
+} lost_events SEC(".maps");
+
 // This puts types that only user space uses into the object's BTF.
 const volatile struct event unused_event SEC(".rodata");
 
 static __always_inline void count(__u32 verdict) {
   __u64 *counter = bpf_map_lookup_elem(&verdicts, &verdict);
   if (counter) __sync_fetch_and_add(counter, 1);
+}
+
+static __always_inline struct event *new_event(void) {
+  struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  if (event) {
+    __builtin_memset(event, 0, sizeof(*event));
+    return event;
+  }
+  __u64 *lost = bpf_map_lookup_elem(&lost_events, &zero);
+  if (lost) __sync_fetch_and_add(lost, 1);
+  return NULL;
 }
 
 static __always_inline void map_ipv4(__u32 *address, __u32 ipv4) {
@@ -313,9 +332,8 @@ static __always_inline void tell(const struct connection *connection, __u32 fami
       connection->verdict == VERDICT_CARRIED || connection->verdict == VERDICT_DIRECT) {
     return;
   }
-  struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  struct event *event = new_event();
   if (!event) return; // the verdict is counted all the same
-  __builtin_memset(event, 0, sizeof(*event));
   event->kind = EVENT_CONNECT;
   event->family = family;
   event->connection = *connection;
@@ -466,11 +484,10 @@ int steer_getpeername6(struct bpf_sock_addr *ctx) {
 }
 
 static __always_inline void tell_listener(struct bpf_sock_ops *ctx, __u32 kind) {
-  struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  struct event *event = new_event();
   if (!event) return; // the next scan finds it
   struct pair pair = {};
   fill_pair(&pair, ctx);
-  __builtin_memset(event, 0, sizeof(*event));
   event->kind = kind;
   event->family = ctx->family;
   event->local = pair.local;

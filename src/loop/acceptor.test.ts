@@ -16,9 +16,9 @@ class AcceptorProcess implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly address: Exclude<Address, { family: 'unix' }>;
 
-  static async start(patienceNs: number): Promise<AcceptorProcess> {
+  static async start(maxWaitNs: number): Promise<AcceptorProcess> {
     const words = ['-c', 'ulimit -n "$1"; shift; exec "$@"', 'sh', String(descriptors), process.execPath, program];
-    const child = spawn('sh', [...words, String(patienceNs)], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+    const child = spawn('sh', [...words, String(maxWaitNs)], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
     const [address] = (await once(child, 'message')) as [AcceptorProcess['address']];
     return new AcceptorProcess(child, address);
   }

@@ -14,7 +14,7 @@ const MAX_ACCEPTS = 64;
 const RETRY_NS = 100_000_000;
 
 /** For so long a client waits for a descriptor. */
-const PATIENCE_NS = 1_000_000_000;
+const MAX_WAIT_NS = 1_000_000_000;
 
 export interface AcceptorOptions {
   readonly loop: EventLoop;
@@ -34,7 +34,7 @@ export interface AcceptorOptions {
   /** A client that waited for too long was reset. */
   readonly onTurnedAway: () => void;
   /** Default: 1 s. */
-  readonly patienceNs?: number;
+  readonly maxWaitNs?: number;
 }
 
 export class Acceptor implements Watched, Resumable, Disposable {
@@ -129,7 +129,7 @@ export class Acceptor implements Watched, Resumable, Disposable {
   }
 
   #pause(error: SystemError): void {
-    const { onPause, patienceNs = PATIENCE_NS } = this.#options;
+    const { onPause, maxWaitNs = MAX_WAIT_NS } = this.#options;
     const nowNs = monotonicNs();
     this.#isPaused = true;
     if (!this.#isShort) {
@@ -137,7 +137,7 @@ export class Acceptor implements Watched, Resumable, Disposable {
       onPause(error);
     }
     this.#isShort = true;
-    if (nowNs - this.#shortSinceNs >= patienceNs) this.#turnAway();
+    if (nowNs - this.#shortSinceNs >= maxWaitNs) this.#turnAway();
     this.#retry.set();
   }
 

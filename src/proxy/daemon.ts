@@ -379,6 +379,12 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
     }),
   );
   library.onListeners = () => follower.scanSoon();
+  const lines = new ErrorThrottle((message) => reportError('steering', message, ''));
+  const onLost = (): void => {
+    namespaces.discover();
+    follower.scanSoon();
+    lines.report('programs connect or listen faster than the daemon hears of it: it looks for listeners itself');
+  };
   steering.onEvent((event) => {
     const { connection } = event;
     if (event.kind !== eventKinds.connect) {
@@ -391,7 +397,7 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
       admission.wanted(passageOf(connection));
     }
     plain.add(connection, reporter.whyPlain(connection));
-  });
+  }, onLost);
   namespaces.onChange(() => follower.scan());
   // Those that were there before.
   namespaces.discover();

@@ -82,6 +82,7 @@ export class DaemonReporter {
       lanes: reports.map(({ lane }) => lane),
       verdicts: steering.counters(),
       listenersLeftOut: announcements.leftOut,
+      lostEvents: steering.lostEvents,
       overload: overload.status,
       counters: sum(reports),
       direct: direct?.status ?? { programs: 0, waiting: 0, connections: 0, mirrored: 0, promoted: 0, declined: 0 },

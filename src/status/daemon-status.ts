@@ -135,6 +135,8 @@ export interface DaemonStatus {
   readonly verdicts: Readonly<Record<string, number>>;
   /** Listeners of peers that the kernel's table has no room for: connects to them are plain TCP. */
   readonly listenersLeftOut: number;
+  /** Of programs that connect or listen, which came faster than the daemon could take them. */
+  readonly lostEvents: number;
   /** While it has few descriptors left, new connections are plain TCP. */
   readonly overload: {
     readonly isOverloaded: boolean;

@@ -46,7 +46,7 @@ const mapNames = [
   'events',
 ] as const;
 /** Those that the steering itself uses. */
-type OwnMap = 'settings' | 'rules' | 'announced' | 'verdicts' | 'library_tgids';
+type OwnMap = 'settings' | 'rules' | 'announced' | 'verdicts' | 'library_tgids' | 'lost_events';
 
 const EVENTS_BYTES = 1 << 20;
 const firstKey = new Uint8Array(4);
@@ -117,6 +117,7 @@ export class Steering implements Disposable {
       announced: open('announced'),
       verdicts: open('verdicts'),
       library_tgids: open('library_tgids'),
+      lost_events: open('lost_events'),
     };
     this.admissions = undo.use(new Admissions(object));
     this.#events = undo.use(new RingBuffer(object.mapFd('events'), EVENTS_BYTES));
@@ -206,16 +207,32 @@ export class Steering implements Disposable {
     this.#maps.announced.delete(endpointBytes(endpoint));
   }
 
-  /** Connects that a rule was about, and listeners that came and went. */
-  onEvent(listener: (event: Event) => void): void {
+  /**
+   * Connects that a rule was about, and listeners that came and went. `onLost`: some came faster
+   * than this process could take them, so that it must look for itself.
+   */
+  onEvent(listener: (event: Event) => void, onLost: () => void = () => {}): void {
     this.#watch?.close();
+    let lost = this.lostEvents;
     const consume = (): void => {
       this.#events.consume((bytes, offset) =>
         listener(readEvent(new DataView(bytes.buffer, bytes.byteOffset), offset)),
       );
+      // After those that were not lost: what was lost is older than now.
+      const lostNow = this.lostEvents;
+      if (lostNow === lost) return;
+      lost = lostNow;
+      onLost();
     };
     this.#watch = FdWatch.start(this.#events.fd, consume);
     consume();
+  }
+
+  /** Events for which there was no room, since the start. */
+  get lostEvents(): number {
+    const value = new Uint8Array(8);
+    this.#maps.lost_events.lookup(firstKey, value);
+    return Number(new DataView(value.buffer).getBigUint64(0, true));
   }
 
   /** How often each verdict was given. */

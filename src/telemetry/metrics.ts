@@ -46,6 +46,12 @@ export const metricSpecs: readonly MetricSpec[] = [
     'Listeners of peers that the kernel’s table has no room for; connects to them are plain TCP.',
     ({ listenersLeftOut }) => one(listenersLeftOut),
   ),
+  counter(
+    'millrace_events_lost_total',
+    [],
+    'Connects and listens that the daemon was not told of, because they came too fast.',
+    ({ lostEvents }) => one(lostEvents),
+  ),
   gauge(
     'millrace_overloaded',
     [],
