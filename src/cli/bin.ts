@@ -9,7 +9,8 @@ if (major < 24) {
   process.stderr.write(`millrace: needs Node 24 or newer, this is ${process.version} (${process.execPath})\n`);
   process.exitCode = 4;
 } else {
-  const { endSoon, main } = await import('./main.ts');
+  const { main } = await import('./main.ts');
   process.exitCode = await main(process.argv.slice(2));
-  endSoon();
+  // A thread that has not ended must not keep a finished command alive.
+  setTimeout(() => process.exit(), 3000).unref();
 }

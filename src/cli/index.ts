@@ -6,7 +6,7 @@ export { featureLines } from './doctor.ts';
 export { type ExitCode, exitCode } from './exit-code.ts';
 export { bytesText, rateText } from './figures.ts';
 export { runDirOf } from './lab-exec.ts';
-export { endSoon, main } from './main.ts';
+export { main } from './main.ts';
 export { painter, table } from './paint.ts';
 export { stopped } from './stopped.ts';
 export type { World } from './world.ts';

@@ -30,22 +30,6 @@ function onReaderGone(stream: NodeJS.WriteStream, then: () => void): void {
   });
 }
 
-/** How long a command that is over waits for its threads. */
-const LINGER_MS = 3000;
-
-/**
- * A thread that has not ended must not keep the process alive after its command is over, also where
- * it is stuck.
- */
-export function endSoon(): void {
-  const end = async (): Promise<void> => {
-    const { endProcess } = await import('../native/index.ts');
-    endProcess(Number(process.exitCode ?? exitCode.ok));
-  };
-  // A command that needs no addon has no thread that could be stuck.
-  setTimeout(() => void end().catch(() => process.exit()), LINGER_MS).unref();
-}
-
 export async function main(args: readonly string[], commands: readonly CommandSource[] = shipped): Promise<number> {
   const isDaemon = args[0] === 'up';
   const controller = new AbortController();

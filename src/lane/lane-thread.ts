@@ -3,7 +3,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { MillraceError } from '../errors.ts';
-import { EventFd } from '../native/index.ts';
+import { EventFd, endProcess } from '../native/index.ts';
 import { placeOfWorker } from '../watchdog/index.ts';
 import type { FromLane, LaneConnections, LaneReport, LaneSettings, ToLane } from './messages.ts';
 
@@ -146,7 +146,10 @@ export class LaneThread implements AsyncDisposable {
     let timer = setTimeout(
       () => {
         void this.#worker.terminate();
-        timer = setTimeout(() => left.resolve(), TERMINATE_MS);
+        timer = setTimeout(() => {
+          this.#leave();
+          left.resolve();
+        }, TERMINATE_MS);
       },
       this.#stuckMs > 0 ? 0 : CLOSE_MS,
     );
@@ -156,6 +159,12 @@ export class LaneThread implements AsyncDisposable {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  /** Node would wait for the thread when the process ends. */
+  #leave(): void {
+    this.#worker.unref();
+    process.once('exit', (code) => endProcess(code));
   }
 
   async #askAwake(what: 'status' | 'connections'): Promise<Answer | undefined> {

@@ -10,12 +10,20 @@ const ANSWER_MS = 2000;
 
 /** Of a worker of this thread. */
 export async function placeOfWorker(worker: Worker, threadId: number): Promise<string> {
-  return placeOf(threadId, await stackOfWorker(worker, ANSWER_MS));
+  return placeOf(threadId, await stackOf(threadId, () => stackOfWorker(worker, ANSWER_MS)));
 }
 
 /** Of the main thread, for its workers. */
 export async function placeOfMain(threadId: number): Promise<string> {
-  return placeOf(threadId, await stackOfMain(ANSWER_MS));
+  return placeOf(threadId, await stackOf(threadId, () => stackOfMain(ANSWER_MS)));
+}
+
+/**
+ * A thread that the kernel holds (stopped, traced, in a call that cannot be interrupted) is not
+ * asked.
+ */
+async function stackOf(threadId: number, ask: () => Promise<readonly string[]>): Promise<readonly string[]> {
+  return /^[RS] /.test(kernelPlace(threadId)) ? ask() : [];
 }
 
 function placeOf(threadId: number, frames: readonly string[]): string {

@@ -2,8 +2,9 @@
 
 import '../../src/cli/start/index.ts';
 
-const { commands, endSoon, main } = await import('../../src/cli/index.ts');
+const { commands, main } = await import('../../src/cli/index.ts');
 const { workbenchCommands } = await import('./commands.ts');
 
 process.exitCode = await main(process.argv.slice(2), [...commands, ...workbenchCommands]);
-endSoon();
+// A thread that has not ended must not keep the process alive after the command is over.
+setTimeout(() => process.exit(), 3000).unref();

@@ -69,7 +69,6 @@ describe('a stuck thread', { concurrency: false }, () => {
     await using _ = await freeze(threadOf(a.pid, 'lane-0'));
     await a.logged(/^lane 0 is stuck/, 2);
     a.signal('SIGTERM');
-    a.signal('SIGTERM');
     await a.exit();
     assert.equal(a.exitCode, 0);
   });
@@ -79,7 +78,7 @@ describe('a stuck thread', { concurrency: false }, () => {
     { who: 'the main thread', thread: undefined },
   ]) {
     test(`that stays so ends the daemon, and another one carries: ${who}`, async () => {
-      const a = await world.start('a', { watchdog: { stuckSeconds: 1, restartSeconds: 3 } });
+      const a = await world.start('a', { watchdog: { stuckSeconds: 1, restartSeconds: 2 } });
       await world.ready();
       await world.listening(port);
       const carried = world.carried();
