@@ -86,7 +86,8 @@ struct {
   __type(value, __u32);
 } library_tgids SEC(".maps");
 
-// A lane that has not renewed its deadline (by the monotonic clock) takes no new connections.
+// A lane that has not renewed its deadline (by the monotonic clock) takes no new connections, nor
+// does one whose deadline is LANE_FULL.
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, MAX_LANES);
@@ -198,12 +199,31 @@ struct {
   __uint(max_entries, 1 << 20);
 } events SEC(".maps");
 
+// Events that the daemon was too slow for: it looks for itself what they would have told.
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, __u64);
+} lost_events SEC(".maps");
+
 // This puts types that only user space uses into the object's BTF.
 const volatile struct event unused_event SEC(".rodata");
 
 static __always_inline void count(__u32 verdict) {
   __u64 *counter = bpf_map_lookup_elem(&verdicts, &verdict);
   if (counter) __sync_fetch_and_add(counter, 1);
+}
+
+static __always_inline struct event *new_event(void) {
+  struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  if (event) {
+    __builtin_memset(event, 0, sizeof(*event));
+    return event;
+  }
+  __u64 *lost = bpf_map_lookup_elem(&lost_events, &zero);
+  if (lost) __sync_fetch_and_add(lost, 1);
+  return NULL;
 }
 
 static __always_inline void map_ipv4(__u32 *address, __u32 ipv4) {
@@ -213,16 +233,18 @@ static __always_inline void map_ipv4(__u32 *address, __u32 ipv4) {
   address[3] = ipv4;
 }
 
-// A lane that is alive, or MAX_LANES.
+// A lane that is alive and has room; or MAX_LANES when none is alive, and more when none has room.
 static __always_inline __u32 pick_lane(const struct settings *set, __u64 now_ns) {
   const __u32 lanes = set->lanes, first = bpf_get_prandom_u32();
+  __u32 none = MAX_LANES;
   for (__u32 i = 0; i < MAX_LANES; i++) {
     if (i >= lanes) break;
     const __u32 lane = (first + i) % lanes;
     const __u64 *deadline_ns = bpf_map_lookup_elem(&lane_deadlines, &lane);
     if (deadline_ns && *deadline_ns > now_ns) return lane;
+    if (deadline_ns && *deadline_ns == LANE_FULL) none = MAX_LANES + 1;
   }
-  return MAX_LANES;
+  return none;
 }
 
 static __always_inline const struct service *service_of(__u64 netns, __u32 lane) {
@@ -301,6 +323,7 @@ static __always_inline __u32 decide(struct bpf_sock_addr *ctx, const struct sett
   if (connection->action == ACTION_SHORTCUT) return VERDICT_SHORTCUT;
   if (is_odd_source(ctx->sk, &asked->from)) return VERDICT_SOURCE;
   if (connection->lane == MAX_LANES) return VERDICT_DAEMON_DOWN;
+  if (connection->lane > MAX_LANES) return VERDICT_OVERLOADED;
   const struct announcement *announcement = bpf_map_lookup_elem(&announced, &asked->to);
   if (!announcement) return VERDICT_NOT_ANNOUNCED;
   if (!at->port) return VERDICT_NOT_SERVED;
@@ -319,9 +342,8 @@ static __always_inline void tell(const struct connection *connection, __u32 fami
       connection->verdict == VERDICT_CARRIED || connection->verdict == VERDICT_DIRECT) {
     return;
   }
-  struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  struct event *event = new_event();
   if (!event) return; // the verdict is counted all the same
-  __builtin_memset(event, 0, sizeof(*event));
   event->kind = EVENT_CONNECT;
   event->family = family;
   event->connection = *connection;
@@ -473,11 +495,10 @@ int steer_getpeername6(struct bpf_sock_addr *ctx) {
 }
 
 static __always_inline void tell_listener(struct bpf_sock_ops *ctx, __u32 kind) {
-  struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  struct event *event = new_event();
   if (!event) return; // the next scan finds it
   struct pair pair = {};
   fill_pair(&pair, ctx);
-  __builtin_memset(event, 0, sizeof(*event));
   event->kind = kind;
   event->family = ctx->family;
   event->local = pair.local;

@@ -17,6 +17,8 @@
 #define MAX_RULES 64
 #define MAX_LANES 64
 #define LANE_PORTS 16
+// As the deadline of a lane: it is alive, and takes no more connections.
+#define LANE_FULL 1
 #define COMMAND_BYTES 16
 #define HEARD_SYNS 16384
 // A UDP socket that is connected to here is the sign of a process that has the library
@@ -135,9 +137,10 @@ enum verdict {
   VERDICT_NOT_SERVED = 7,    // no lane listens in its network namespace and address family
   VERDICT_NOT_ADMITTED = 8,  // packets from there have not got to the destination lately
   VERDICT_NO_MEMORY = 9,
-  VERDICT_SHORTCUT = 10, // to another program of this host, past TCP where that is possible
-  VERDICT_DIRECT = 11,   // both programs have the library: as a plain one it can become direct
-  VERDICTS = 12,
+  VERDICT_SHORTCUT = 10,   // to another program of this host, past TCP where that is possible
+  VERDICT_DIRECT = 11,     // both programs have the library: as a plain one it can become direct
+  VERDICT_OVERLOADED = 12, // lanes are alive, and have no room for more
+  VERDICTS = 13,
 };
 
 // A steered connection, as its own socket and the daemon know it.

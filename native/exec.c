@@ -1,4 +1,5 @@
-// Becoming another program: execve(2), after undoing what Node changed in this process.
+// The end of this process as a program: execve(2), after undoing what Node changed in it, and
+// _exit(2).
 #include "addon.h"
 
 #include <fcntl.h>
@@ -154,9 +155,18 @@ out:
   return result;
 }
 
+// (exit code). Threads that are stuck in a system call or in a script are not waited for, as
+// exit(3) of Node does.
+static napi_value end_process(napi_env env, napi_callback_info info) {
+  int32_t code;
+  if (!mr_int_args(env, info, 1, &code)) return NULL;
+  _exit(code);
+}
+
 MR_EXPORTS(exec) {
   const napi_property_descriptor functions[] = {
       MR_FUNCTION("exec", exec_),
+      MR_FUNCTION("endProcess", end_process),
   };
   return MR_DEFINE(env, exports, functions);
 }

@@ -84,7 +84,17 @@ export class SystemError extends Error {
 
 const shortages: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM', 'ENOSPC', 'E2BIG']);
 
-/** The process or the machine has run out of something, for now. */
+/** The process or the machine has run out of something, for now. Errors of Node count as well. */
 export function isShortage(error: unknown): boolean {
-  return error instanceof SystemError && shortages.has(error.code);
+  return error instanceof Error && 'code' in error && shortages.has(String(error.code));
+}
+
+/** Does it; undefined where the process or the machine has run out of something, for now. */
+export function unlessShort<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    if (!isShortage(error)) throw error;
+    return undefined;
+  }
 }

@@ -24,6 +24,7 @@ export const room = (path: string, purpose: string, imports = ''): Room => ({
 /** From the bottom up. */
 export const rooms: readonly Room[] = [
   room('src/native', 'memory, descriptors, sockets, threads, BPF objects: the only importer of the addon'),
+  room('src/headroom', 'how many descriptors are left, and when to take no more work', 'src/native'),
   room('src/system', 'cgroup mount, folders, process identity, version'),
   room('src/text', 'names, sizes, addresses and other words from and for people'),
   room('src/spin', 'whether to spin or to sleep: policies and their tunings'),
@@ -51,7 +52,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/remoting/backend',
     'lends devices to guests',
-    'src/native src/spin src/status src/verbs src/remoting/protocol src/remoting/transports src/providers src/providers/recording',
+    'src/native src/headroom src/spin src/status src/verbs src/remoting/protocol src/remoting/transports src/providers src/providers/recording',
   ),
   room('src/vortex/stream', 'block queue, window, pager, forms', 'src/native'),
   room(
@@ -67,6 +68,7 @@ export const rooms: readonly Room[] = [
     'src/native src/json-lines src/verbs src/verbs/endpoint src/providers',
   ),
   room('src/perf', 'bandwidth and latency, as perftest', 'src/native src/json-lines src/verbs src/providers'),
+  room('src/watchdog', 'signs of life of threads, and where a stuck one is'),
   room('src/steering', 'rules, maps, pins, methods', 'src/native src/system src/text src/pace'),
   room('src/loop', "a thread's epoll loop, acceptors, buffers", 'src/native'),
   room('src/direct/arena', 'the memory that two parties of a direct connection share: layout, doorbells', 'src/native'),
@@ -87,7 +89,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/lane',
     'a worker thread of the daemon: accepts, carries',
-    'src/native src/system src/spin src/status src/loop src/steering src/direct/arena src/channel src/config src/providers',
+    'src/native src/system src/spin src/status src/watchdog src/headroom src/loop src/steering src/direct/arena src/channel src/config src/providers',
   ),
   room(
     'src/proxy/control',
@@ -102,7 +104,7 @@ export const rooms: readonly Room[] = [
   room(
     'src/proxy',
     'the daemon',
-    'src/native src/system src/text src/status src/tls src/steering src/direct src/config src/peers src/lane src/proxy/control src/proxy/admission',
+    'src/native src/system src/text src/status src/tls src/watchdog src/headroom src/steering src/direct src/config src/peers src/lane src/proxy/control src/proxy/admission',
   ),
   room('src/direct/launch', 'the library that programs are started with, and which of them load it', 'src/system'),
   room('src/lab', 'hosts on one machine', 'src/system src/text'),

@@ -12,7 +12,15 @@ const MIB = 2 ** 20;
 /** At `seconds`, a daemon that moves 1 MiB/s in, 2 MiB/s out and takes a quarter of a core. */
 function lookAt(seconds: number): Sample {
   const moved = { bytesIn: seconds * MIB, bytesOut: seconds * 2 * MIB };
-  const lane = { index: 0, connections: 1, turns: 0, sleeps: seconds * 10, heldBytes: 0, cpuSeconds: seconds / 4 };
+  const lane = {
+    index: 0,
+    connections: 1,
+    turns: 0,
+    sleeps: seconds * 10,
+    heldBytes: 0,
+    cpuSeconds: seconds / 4,
+    stuckSeconds: 0,
+  };
   return {
     atMs: seconds * 1000,
     status: status({

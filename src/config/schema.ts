@@ -169,6 +169,20 @@ const api = z.strictObject(
   mapping,
 );
 
+const watchdog = z.strictObject(
+  {
+    stuckSeconds: field
+      .seconds(1, 3600)
+      .default(5)
+      .describe('a thread of the daemon that gives no sign of life for so long is reported, with its stack'),
+    restartSeconds: field
+      .seconds(0, 3600)
+      .default(30)
+      .describe('after so long the daemon ends, so that its supervisor starts it again; 0: never'),
+  },
+  mapping,
+);
+
 const log = z.strictObject(
   {
     level: field.oneOf('debug', 'info', 'warn', 'error', 'silent').default('info'),
@@ -226,6 +240,7 @@ export const configSchema = z.strictObject(
     direct: direct.prefault({}),
     api: api.prefault({}),
     log: log.prefault({}),
+    watchdog: watchdog.prefault({}),
     drainSeconds: field
       .seconds(0, 3600)
       .default(10)

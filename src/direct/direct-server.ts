@@ -22,6 +22,8 @@ export interface DirectServerOptions {
   /** Without it, only connections between programs of this host are promoted. */
   readonly mesh?: Mesh;
   readonly news?: LibraryNews;
+  /** Whether there are descriptors for more programs and connections. Default: there are. */
+  readonly hasRoom?: () => boolean;
   /** Rings that are idle for so long, or up to twice as long, give their pages back. */
   readonly trimMs?: number;
 }
@@ -51,6 +53,7 @@ export class DirectServer implements Disposable {
   /** Throws where this machine or this user cannot. */
   static start(options: DirectServerOptions): DirectServer {
     const { socketPath, ringBytes, memoryBytes, mesh, news = nobody, trimMs = TRIM_MS } = options;
+    const { hasRoom = () => true } = options;
     using undo = new DisposableStack();
     const identities = undo.use(IdentityReader.create());
     const promotions = undo.use(
@@ -62,6 +65,7 @@ export class DirectServer implements Disposable {
           readEnds,
         },
         mesh,
+        hasRoom,
       }),
     );
     const listener = undo.use(Socket.messages());
@@ -192,6 +196,11 @@ export class DirectServer implements Disposable {
 
   #welcome(socket: Socket): void {
     using undo = new DisposableStack();
+    if (!this.#promotions.hasDescriptors) {
+      // The program goes on without the daemon, and tries again.
+      socket.close();
+      return;
+    }
     const id = ++this.#lastId;
     const program = undo.use(
       new Program(id, socket, {

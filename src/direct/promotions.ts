@@ -27,6 +27,8 @@ interface PromotionsOptions {
   readonly reader: SocketReader;
   /** Without it, both ends must be on this host. */
   readonly mesh?: Mesh | undefined;
+  /** Whether there are descriptors for more. */
+  readonly hasRoom?: () => boolean;
 }
 
 export class Promotions implements Disposable {
@@ -38,11 +40,13 @@ export class Promotions implements Disposable {
   readonly #offers = new OfferCounts();
   readonly #lastDeclined = new DeclinedOffers();
   readonly #events: DirectEvents;
+  readonly #hasDescriptors: () => boolean;
   #promoted = 0;
   #mirrored = 0;
   #declined = 0;
 
-  constructor({ ringBytes, memoryBytes, reader, mesh }: PromotionsOptions) {
+  constructor({ ringBytes, memoryBytes, reader, mesh, hasRoom = () => true }: PromotionsOptions) {
+    this.#hasDescriptors = hasRoom;
     this.#arenas = new Arenas({ ringBytes, memoryBytes });
     this.#sockets = new OfferedSockets(reader);
     this.#events = new DirectEvents((peer, link) => mesh?.wireOf(peer, link) ?? '');
@@ -58,6 +62,11 @@ export class Promotions implements Disposable {
     };
     this.#mirrors = new Mirrors(this.#arenas, mesh.lanes);
     this.#remote = new RemotePairing(mesh, this.#mirrors, ends, ringBytes);
+  }
+
+  /** For programs and connections besides those that are there. */
+  get hasDescriptors(): boolean {
+    return this.#hasDescriptors();
   }
 
   get counters(): Omit<DirectStatus, 'programs'> {
@@ -163,6 +172,7 @@ export class Promotions implements Disposable {
   }
 
   #hasRoom(program: Program): boolean {
+    if (!this.hasDescriptors) return false;
     const { ofProgram, ofUser } = this.#offers.of(program);
     return ofProgram < MAX_WAITING && ofUser < MAX_WAITING_OF_USER;
   }

@@ -84,6 +84,27 @@ describe('the budget of lines', () => {
 });
 
 describe('the waiting room', () => {
+  test('that one source has filled has room for others, whatever the time, and not for more of it', () => {
+    const room = new WaitingRoom({ maxWaiting: 4, helloMs: 3000, graceMs: 60_000 });
+    const sentAway: string[] = [];
+    const enter = (name: string, address: string): boolean =>
+      room.enter(() => void sentAway.push(name), address) !== undefined;
+    for (const name of ['a1', 'a2', 'a3', 'a4']) assert.ok(enter(name, '10.0.0.1'));
+    assert.equal(enter('a5', '10.0.0.1'), false);
+    assert.ok(enter('b1', '10.0.0.2'));
+    assert.ok(enter('c1', '10.0.0.3'));
+    assert.deepEqual(sentAway.splice(0), ['a5', 'a1', 'a2']);
+    assert.equal(enter('b2', '10.0.0.2'), false, 'then all have two or fewer');
+    // Addresses of one IPv6 network are of one source, however they are written.
+    const second = new WaitingRoom({ maxWaiting: 3, helloMs: 3000, graceMs: 60_000 });
+    const also = (address: string): boolean => second.enter(() => void sentAway.push(address), address) !== undefined;
+    for (const address of ['fd00::1', 'fd00:0:0:0:1:2:3:4', 'fd00::5:6']) assert.ok(also(address));
+    assert.equal(also('fd00::7'), false);
+    assert.ok(also('fd00:0:0:1::1'));
+    assert.deepEqual(sentAway, ['b2', 'fd00::7', 'fd00::1']);
+    for (const each of [room, second]) each.close('over');
+  });
+
   test('who says nothing is sent away in time, and who left is not', () => {
     using _clock = stopClock();
     const room = new WaitingRoom({ maxWaiting: 64, helloMs: 3000 });

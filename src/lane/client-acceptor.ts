@@ -4,6 +4,7 @@
 
 import type { StreamInfo } from '../channel/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
+import type { Descriptors } from '../headroom/index.ts';
 import { Acceptor, type EventLoop } from '../loop/index.ts';
 import { type Address, formatAddress, ip, type Socket } from '../native/index.ts';
 import type { LaneSteering } from '../steering/index.ts';
@@ -32,6 +33,9 @@ interface ClientAcceptorOptions {
   readonly steering: LaneSteering;
   readonly events: ConnectionEvents;
   readonly namespaces: LaneNamespaces;
+  readonly descriptors: Descriptors;
+  /** Few descriptors are left: no more clients are to be steered here. */
+  readonly onShort: () => void;
   /**
    * Opens a stream for the client, which takes the socket over. False when no peer can be reached
    * that announced the destination.
@@ -123,14 +127,19 @@ export class ClientAcceptor implements Disposable {
   }
 
   #listen(address: Address, onAccept: (socket: Socket) => void): Acceptor {
-    const { loop, settings, events } = this.#options;
+    const { loop, settings, events, descriptors, onShort } = this.#options;
     try {
       return new Acceptor({
         loop,
         address,
         bufferBytes: settings.socketBufferBytes,
         onAccept,
-        onPause: ({ code }) => events.error(`accept connections: ${code} (raise LimitNOFILE); new ones wait`),
+        onPause: ({ code }) => {
+          descriptors.noteShortage();
+          onShort();
+          events.error(`accept connections: ${code} (raise LimitNOFILE); new ones wait, and are reset after a second`);
+        },
+        onTurnedAway: () => events.counters.refused++,
       });
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;
@@ -168,8 +177,10 @@ export class ClientAcceptor implements Disposable {
   }
 
   #admit(socket: Socket, place: ListenerPlace): void {
-    const { steering, events, openStream } = this.#options;
+    const { steering, events, descriptors, onShort, openStream } = this.#options;
     events.counters.accepted++;
+    const hasRoom = descriptors.note(socket.fd);
+    if (descriptors.isShort) onShort();
     try {
       const steered = steering.accepted(socket);
       if (steered === undefined) {
@@ -180,11 +191,11 @@ export class ClientAcceptor implements Disposable {
       const { client, original, connection } = steered;
       const { command, pid, netns } = connection;
       const info: StreamInfo = { client, original, isOpener: true, command, pid, netns };
-      if (openStream(socket, info)) {
+      if (hasRoom && openStream(socket, info)) {
         this.#entered(info, place);
         return;
       }
-      events.refused(info, '', 'no peer that announced it can be reached');
+      events.refused(info, '', hasRoom ? 'no peer that announced it can be reached' : 'few descriptors are left');
       reset(socket);
     } catch (error) {
       reset(socket);

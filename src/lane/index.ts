@@ -1,4 +1,4 @@
 // A lane: one worker thread of the daemon with its links and streams.
 
 export { LaneThread } from './lane-thread.ts';
-export type { FromLane, LaneConnections, LaneReport, MirroredStatus, ToLane } from './messages.ts';
+export type { FromLane, LaneConnections, LaneReport, MirroredStatus, ToLane, WatchdogSettings } from './messages.ts';

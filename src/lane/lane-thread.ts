@@ -3,26 +3,40 @@
 
 import { Worker } from 'node:worker_threads';
 import { MillraceError } from '../errors.ts';
-import { EventFd } from '../native/index.ts';
+import { EventFd, endProcess } from '../native/index.ts';
+import { placeOfWorker } from '../watchdog/index.ts';
 import type { FromLane, LaneConnections, LaneReport, LaneSettings, ToLane } from './messages.ts';
 
 const isSource = import.meta.url.endsWith('.ts');
 const program = new URL(isSource ? './worker.ts' : './worker.js', import.meta.url);
 /** A lane that has not ended after this time is terminated. */
 const CLOSE_MS = 3000;
+/**
+ * A thread that is not in JavaScript cannot be terminated: it is left to the end of the process.
+ */
+const TERMINATE_MS = 1000;
 
 type Answer = Extract<FromLane, { kind: 'answer' }>;
+type Question = Extract<ToLane, { kind: 'ask' }>['what'];
+
+interface Asked {
+  readonly what: Question;
+  readonly answered: (answer: Answer | undefined) => void;
+}
 
 export class LaneThread implements AsyncDisposable {
   readonly index: number;
   readonly #worker: Worker;
   readonly #wake: EventFd;
-  readonly #asked = new Map<number, (answer: Answer | undefined) => void>();
+  readonly #asked = new Map<number, Asked>();
   readonly #ended: Promise<void>;
   #nextId = 1;
   #isWaking = false;
   #isOver = false;
   #isClosing = false;
+  /** 0 while it gives signs of life. */
+  #stuckMs = 0;
+  #lastReport: LaneReport | undefined;
 
   /**
    * Resolves when the lane accepts clients. `onMessage` gets all messages but answers; `onDeath`:
@@ -54,7 +68,7 @@ export class LaneThread implements AsyncDisposable {
     this.#ended = promise;
     this.#worker.on('message', (message: FromLane) => {
       if (message.kind === 'answer') {
-        this.#asked.get(message.id)?.(message);
+        this.#asked.get(message.id)?.answered(message);
         this.#asked.delete(message.id);
       } else if (message.kind === 'ready') {
         this.#ready.resolve();
@@ -70,7 +84,7 @@ export class LaneThread implements AsyncDisposable {
     this.#worker.on('exit', () => {
       this.#isOver = true;
       this.#wake.close();
-      for (const answered of this.#asked.values()) answered(undefined);
+      for (const { answered } of this.#asked.values()) answered(undefined);
       this.#asked.clear();
       resolve();
       this.#ready.reject(new MillraceError('MILLRACE_ERR_FAILED', `start lane ${this.index}: ${reason}`));
@@ -92,12 +106,31 @@ export class LaneThread implements AsyncDisposable {
     });
   }
 
+  /** Of a lane that is stuck: the last one that it gave. */
   async report(): Promise<LaneReport | undefined> {
-    return (await this.#ask('status'))?.report;
+    this.#lastReport = (await this.#askAwake('status'))?.report ?? this.#lastReport;
+    const report = this.#isOver ? undefined : this.#lastReport;
+    return report && { ...report, lane: { ...report.lane, stuckSeconds: this.#stuckMs / 1000 } };
   }
 
+  /** A lane that is stuck tells of none. */
   async connections(): Promise<LaneConnections> {
-    return (await this.#ask('connections'))?.connections ?? { carried: [], mirrored: [] };
+    return (await this.#askAwake('connections'))?.connections ?? { carried: [], mirrored: [] };
+  }
+
+  /** For how long it has been stuck, by its watchdog; 0: it is not. */
+  get stuckMs(): number {
+    return this.#stuckMs;
+  }
+
+  set stuckMs(ms: number) {
+    this.#stuckMs = ms;
+    if (ms > 0) this.#leaveQuestions();
+  }
+
+  /** Where it is, for people. `threadId` is the kernel's number of it. */
+  place(threadId: number): Promise<string> {
+    return placeOfWorker(this.#worker, threadId);
   }
 
   /** Resolves when the lane has handled all messages before this one. */
@@ -109,8 +142,18 @@ export class LaneThread implements AsyncDisposable {
   async close(): Promise<void> {
     this.#isClosing = true;
     this.tell({ kind: 'close' });
-    const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_MS);
-    await this.#ended;
+    const left = Promise.withResolvers<void>();
+    let timer = setTimeout(
+      () => {
+        void this.#worker.terminate();
+        timer = setTimeout(() => {
+          this.#leave();
+          left.resolve();
+        }, TERMINATE_MS);
+      },
+      this.#stuckMs > 0 ? 0 : CLOSE_MS,
+    );
+    await Promise.race([this.#ended, left.promise]);
     clearTimeout(timer);
   }
 
@@ -118,11 +161,30 @@ export class LaneThread implements AsyncDisposable {
     return this.close();
   }
 
-  async #ask(what: Extract<ToLane, { kind: 'ask' }>['what']): Promise<Answer | undefined> {
+  /** Node would wait for the thread when the process ends. */
+  #leave(): void {
+    this.#worker.unref();
+    process.once('exit', (code) => endProcess(code));
+  }
+
+  async #askAwake(what: 'status' | 'connections'): Promise<Answer | undefined> {
+    return this.#stuckMs > 0 ? undefined : this.#ask(what);
+  }
+
+  /** Answers that may never come are not waited for, but for those of `settled`. */
+  #leaveQuestions(): void {
+    for (const [id, { what, answered }] of this.#asked) {
+      if (what === 'nothing') continue;
+      this.#asked.delete(id);
+      answered(undefined);
+    }
+  }
+
+  async #ask(what: Question): Promise<Answer | undefined> {
     if (this.#isOver) return undefined;
     const id = this.#nextId++;
     const { promise, resolve } = Promise.withResolvers<Answer | undefined>();
-    this.#asked.set(id, resolve);
+    this.#asked.set(id, { what, answered: resolve });
     this.tell({ kind: 'ask', id, what });
     return promise;
   }

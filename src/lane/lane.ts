@@ -12,6 +12,7 @@ import {
   type StreamInfo,
 } from '../channel/index.ts';
 import { UsageError } from '../errors.ts';
+import { Descriptors } from '../headroom/index.ts';
 import type { EventLoop } from '../loop/index.ts';
 import type { Socket } from '../native/index.ts';
 import type { ConnectionStatus, LinkStatus } from '../status/index.ts';
@@ -47,6 +48,9 @@ export class Lane implements Disposable {
   readonly #options: SessionOptions;
   readonly #events: ConnectionEvents;
   readonly #steering: LaneSteering;
+  readonly #descriptors: Descriptors;
+  /** The kernel was told that there is no room for more. */
+  #isFull = false;
   readonly #namespaces: LaneNamespaces;
   readonly #acceptor: ClientAcceptor;
   readonly #dialer: ServerDialer;
@@ -73,9 +77,14 @@ export class Lane implements Disposable {
     this.#events = events;
     const namespaces = undo.use(new LaneNamespaces());
     this.#namespaces = namespaces;
-    this.#dialer = new ServerDialer({ steering, events, namespaces, settings });
+    const descriptors = new Descriptors(settings.descriptors);
+    this.#descriptors = descriptors;
+    this.#dialer = new ServerDialer({ steering, events, namespaces, descriptors, settings });
     const openStream = (socket: Socket, info: StreamInfo): boolean => this.#openStream(socket, info);
-    this.#acceptor = undo.use(new ClientAcceptor({ loop, settings, steering, events, namespaces, openStream }));
+    const onShort = (): void => this.#full();
+    this.#acceptor = undo.use(
+      new ClientAcceptor({ loop, settings, steering, events, namespaces, descriptors, onShort, openStream }),
+    );
     const sessionOf = (peer: string, link: number): Session | undefined => this.#peers.get(peer)?.get(link);
     this.mirrors = undo.use(new Mirrors({ loop, sessionOf, tell: (message) => host.tell(message) }));
     this.#undo = undo.move();
@@ -147,9 +156,21 @@ export class Lane implements Disposable {
     }
   }
 
-  /** Tells the kernel that this lane takes connections; at least every LANE_BEAT_NS. */
+  /** Tells the kernel whether this lane takes connections; at least every LANE_BEAT_NS. */
   signOfLife(): void {
+    if (this.#descriptors.isShort) this.#descriptors.look();
+    if (this.#descriptors.isShort) {
+      this.#full();
+      return;
+    }
+    this.#isFull = false;
     this.#steering.beat();
+  }
+
+  #full(): void {
+    if (this.#isFull) return;
+    this.#isFull = true;
+    this.#steering.setFull();
   }
 
   /** Does what is due by the clock. */

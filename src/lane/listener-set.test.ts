@@ -22,7 +22,7 @@ class Listeners implements Disposable {
     const open = (address: Address, onAccept: (socket: Socket) => void): Acceptor => {
       if (this.isShort) throw new MillraceError('MILLRACE_ERR_FAILED', 'no descriptors are left');
       this.opened++;
-      return new Acceptor({ loop, address, bufferBytes: 65_536, onAccept, onPause: () => {} });
+      return new Acceptor({ loop, address, bufferBytes: 65_536, onAccept, onPause: () => {}, onTurnedAway: () => {} });
     };
     const admit = (socket: Socket, place: ListenerPlace): void => {
       this.#undo.use(socket);

@@ -21,8 +21,21 @@ export interface LaneSettings {
   readonly socketBufferBytes: number;
   /** Streams need a gate. */
   readonly asksPackets: boolean;
+  readonly watchdog: WatchdogSettings;
+  /** Of `Descriptors`: what the process has left. */
+  readonly descriptors: SharedArrayBuffer;
   /** An eventfd that the main thread signals after each message. */
   readonly wakeFd: number;
+}
+
+/** How the threads of the daemon watch each other. */
+export interface WatchdogSettings {
+  /** Of `SignsOfLife`. */
+  readonly signs: SharedArrayBuffer;
+  /** For the line that a lane writes when the main thread is stuck. */
+  readonly node: string;
+  readonly stuckMs: number;
+  readonly giveUpMs: number;
 }
 
 /** Servers, for peers that may connect to the same ones. */

@@ -7,7 +7,7 @@ import { ConnectionEvents } from './connection-events.ts';
 import { LaneNamespaces } from './lane-namespaces.ts';
 import { ServerDialer } from './server-dialer.ts';
 
-const { EACCES, ECONNREFUSED } = constants.errno;
+const { EACCES, ECONNREFUSED, EMFILE } = constants.errno;
 
 describe('servers are dialed', () => {
   test('for clients at addresses of their peer’s host only, and shown those', () => {
@@ -23,8 +23,10 @@ describe('servers are dialed', () => {
       steering,
       events,
       namespaces,
+      descriptors: { note: () => hasRoom },
       settings: { socketBufferBytes: 65_536, asksPackets: false },
     });
+    let hasRoom = true;
     const dial = (client: string, peer: string): number => {
       const leg = dialer.dial(ip(client, 4711), server, peer);
       if (typeof leg === 'number') return leg;
@@ -55,9 +57,12 @@ describe('servers are dialed', () => {
     assert.equal(dial('10.0.0.2', 'b'), ECONNREFUSED, 'there is no such list');
     dialer.changeListeners({ kind: 'listenersChanged', list: 0, added: [one], removed: [] });
     assert.equal(dial('10.0.0.3', 'c'), 0);
+    hasRoom = false;
+    assert.equal(dial('10.0.0.2', 'b'), EMFILE, 'the reserve is for others');
+    hasRoom = true;
     dialer.setClients('b', []);
     assert.equal(dial('10.0.0.2', 'b'), EACCES);
-    assert.deepEqual([events.counters.opened, events.counters.refused], [4, 12]);
+    assert.deepEqual([events.counters.opened, events.counters.refused], [4, 13]);
   });
 
   test('through gates only, where packets are asked: to where the peer’s packets got, as whom they came', () => {
@@ -68,7 +73,9 @@ describe('servers are dialed', () => {
     const steering = { setTrueClient: (_socket: Socket, client: Address) => void shown.push(formatAddress(client)) };
     using namespaces = new LaneNamespaces();
     const settings = { socketBufferBytes: 65_536, asksPackets: true };
-    const dialer = new ServerDialer({ steering, events: new ConnectionEvents(() => {}), namespaces, settings });
+    const descriptors = { note: () => true };
+    const events = new ConnectionEvents(() => {});
+    const dialer = new ServerDialer({ steering, events, namespaces, descriptors, settings });
     const dial = (client: string, to: string, peer: string): number => {
       const leg = dialer.dial(ip(client, 4711), ip(to, 80), peer);
       if (typeof leg === 'number') return leg;

@@ -5,6 +5,7 @@
 import { constants } from 'node:os';
 import type { Leg, StreamInfo } from '../channel/index.ts';
 import { isShortage, SystemError } from '../errors.ts';
+import type { Descriptors } from '../headroom/index.ts';
 import { prepareLeg } from '../loop/index.ts';
 import { type Address, formatAddress, ip, type Socket } from '../native/index.ts';
 import { addressOf, type LaneSteering } from '../steering/index.ts';
@@ -13,12 +14,13 @@ import type { LaneNamespaces } from './lane-namespaces.ts';
 import type { LaneSettings, ListenerList, ToLane } from './messages.ts';
 import { announcedEndpoint } from './routes.ts';
 
-const { EACCES, ECONNREFUSED, EADDRNOTAVAIL } = constants.errno;
+const { EACCES, ECONNREFUSED, EADDRNOTAVAIL, EMFILE } = constants.errno;
 
 interface ServerDialerOptions {
   readonly steering: Pick<LaneSteering, 'setTrueClient'>;
   readonly events: ConnectionEvents;
   readonly namespaces: Pick<LaneNamespaces, 'stream'>;
+  readonly descriptors: Pick<Descriptors, 'note'>;
   readonly settings: Pick<LaneSettings, 'socketBufferBytes' | 'asksPackets'>;
 }
 
@@ -86,7 +88,7 @@ export class ServerDialer {
 
   /** The leg to the server, or the errno with which the client is refused. */
   dial(client: Address, original: Address, peer: string): Leg | number {
-    const { steering, events, namespaces, settings } = this.#options;
+    const { steering, events, namespaces, descriptors, settings } = this.#options;
     const way = settings.asksPackets ? this.#throughGate(client, original, peer) : this.#open(client, original, peer);
     if ('reason' in way) return this.#refuse({ client, original }, peer, way);
     const info: StreamInfo = { client: way.client, original, isOpener: false, command: '', pid: 0, netns: way.netns };
@@ -95,6 +97,10 @@ export class ServerDialer {
       socket = namespaces.stream(way.netns, way.server.family);
       if (socket === undefined) {
         return this.#refuse(info, peer, { errno: ECONNREFUSED, reason: 'its network namespace is gone' });
+      }
+      if (!descriptors.note(socket.fd)) {
+        socket.close();
+        return this.#refuse(info, peer, { errno: EMFILE, reason: 'few descriptors are left here' });
       }
       prepareLeg(socket, settings.socketBufferBytes);
       // Before the connect: the server may ask for its client as soon as that is on its way.

@@ -3,11 +3,13 @@
 
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { EventLoop } from '../loop/index.ts';
-import { EventFd, Fd, nameThread, pollEvents, TimerFd } from '../native/index.ts';
+import { EventFd, Fd, nameThread, pollEvents, TimerFd, threadId } from '../native/index.ts';
 import { SpinPolicy, tunings } from '../spin/index.ts';
 import { LANE_BEAT_NS } from '../steering/index.ts';
+import { SignsOfLife } from '../watchdog/index.ts';
 import { Lane } from './lane.ts';
 import { LaneLoop } from './lane-loop.ts';
+import { MainWatch } from './main-watch.ts';
 import type { FromLane, LaneSettings, ToLane } from './messages.ts';
 
 /** Deadlines are checked at every second sign of life. */
@@ -36,6 +38,10 @@ function start(): void {
     awaiting++;
     void work.finally(() => awaiting--);
   };
+  const signs = new SignsOfLife(settings.watchdog.signs);
+  const own = settings.index + 1;
+  signs.begin(own, threadId());
+  const mainWatch = new MainWatch({ settings: settings.watchdog, signs, wait });
   const lane = undo.use(new Lane(loop, settings, { tell, wait }));
   // A duplicate: the main thread closes its own descriptor.
   const wake = undo.use(EventFd.adopt(new Fd(settings.wakeFd).duplicate().release()));
@@ -66,6 +72,7 @@ function start(): void {
       sleeps: laneLoop.sleeps,
       heldBytes: lane.heldBytes,
       cpuSeconds: (user + system) / 1e6,
+      stuckSeconds: 0,
     });
     tell({ kind: 'answer', id, report });
   };
@@ -82,14 +89,16 @@ function start(): void {
   };
   loop.watch(wake.fd, pollEvents.in, { onEvents: hear });
   let sinceHeartbeatNs = 0;
-  let signs = 0;
+  let beats = 0;
   loop.watch(timer.fd, pollEvents.in, {
     onEvents: () => {
-      signs += timer.take();
+      beats += timer.take();
       lane.signOfLife();
-      if (signs < SIGNS_PER_BEAT) return;
-      sinceHeartbeatNs += (signs / SIGNS_PER_BEAT) * BEAT_NS;
-      signs = 0;
+      signs.give(own);
+      mainWatch.look();
+      if (beats < SIGNS_PER_BEAT) return;
+      sinceHeartbeatNs += (beats / SIGNS_PER_BEAT) * BEAT_NS;
+      beats = 0;
       const isHeartbeat = sinceHeartbeatNs >= heartbeatMs * 1e6;
       if (isHeartbeat) sinceHeartbeatNs = 0;
       lane.beat(isHeartbeat);

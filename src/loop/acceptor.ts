@@ -1,8 +1,8 @@
 // Listens, and accepts connections until none waits; pauses while the process has no descriptors
-// left.
+// left, and resets whoever waits too long for one.
 
-import { isShortage, SystemError } from '../errors.ts';
-import { type Address, pollEvents, Socket, TimerFd } from '../native/index.ts';
+import { isShortage, SystemError, unlessShort } from '../errors.ts';
+import { type Address, Fd, monotonicNs, pollEvents, Socket, TimerFd } from '../native/index.ts';
 import type { EventLoop, Resumable, Watched } from './event-loop.ts';
 import { prepareLeg } from './leg-socket.ts';
 
@@ -12,6 +12,9 @@ const BACKLOG = 65_535;
 const MAX_ACCEPTS = 64;
 /** Descriptors may be freed without the acceptor noticing, so it tries again at this interval. */
 const RETRY_NS = 100_000_000;
+
+/** For so long a client waits for a descriptor. */
+const MAX_WAIT_NS = 1_000_000_000;
 
 export interface AcceptorOptions {
   readonly loop: EventLoop;
@@ -28,6 +31,10 @@ export interface AcceptorOptions {
    * accepting is tried.
    */
   readonly onPause: (error: SystemError) => void;
+  /** A client that waited for too long was reset. */
+  readonly onTurnedAway: () => void;
+  /** Default: 1 s. */
+  readonly maxWaitNs?: number;
 }
 
 export class Acceptor implements Watched, Resumable, Disposable {
@@ -39,6 +46,9 @@ export class Acceptor implements Watched, Resumable, Disposable {
   /** Accepted, and waiting for a descriptor that it needs besides its own. */
   #parked: Socket | undefined;
   #isPaused = false;
+  /** Closed for a moment to accept and reset a client where there is no other descriptor. */
+  #spare: Fd | undefined;
+  #shortSinceNs = 0;
   /** From the first pause until all that wait were accepted: `onPause` is called once. */
   #isShort = false;
 
@@ -55,6 +65,7 @@ export class Acceptor implements Watched, Resumable, Disposable {
     this.address = this.listener.localAddress;
     this.#retry = undo.use(new RetryTimer(loop, () => this.reopen()));
     this.#token = loop.watch(this.listener.fd, pollEvents.in | pollEvents.edge, this);
+    this.#spare = Fd.duplicateOf(this.listener.fd);
     undo.move();
   }
 
@@ -95,6 +106,7 @@ export class Acceptor implements Watched, Resumable, Disposable {
     this.listener.close();
     this.#retry.close();
     this.#parked?.close();
+    this.#spare?.close();
   }
 
   [Symbol.dispose](): void {
@@ -117,10 +129,36 @@ export class Acceptor implements Watched, Resumable, Disposable {
   }
 
   #pause(error: SystemError): void {
+    const { onPause, maxWaitNs = MAX_WAIT_NS } = this.#options;
+    const nowNs = monotonicNs();
     this.#isPaused = true;
-    if (!this.#isShort) this.#options.onPause(error);
+    if (!this.#isShort) {
+      this.#shortSinceNs = nowNs;
+      onPause(error);
+    }
     this.#isShort = true;
+    if (nowNs - this.#shortSinceNs >= maxWaitNs) this.#turnAway();
     this.#retry.set();
+  }
+
+  /** Some of those who wait; the others when it is tried again. */
+  #turnAway(): void {
+    for (let count = 0; count < MAX_ACCEPTS; count++) {
+      const socket = this.#acceptOnSpare();
+      if (socket === undefined) return;
+      socket.resetOnClose();
+      socket.close();
+      this.#options.onTurnedAway();
+    }
+  }
+
+  #acceptOnSpare(): Socket | undefined {
+    this.#spare?.close();
+    this.#spare = undefined;
+    const socket = unlessShort(() => this.#next());
+    // Where the system has none, somebody else may have taken it: then it comes back with the next.
+    if (socket === undefined) this.#spare = unlessShort(() => Fd.duplicateOf(this.listener.fd));
+    return socket;
   }
 }
 

@@ -110,6 +110,7 @@ interface ExecCalls {
     ignoredSignals: readonly number[],
     openFiles: number,
   ): number;
+  endProcess(code: number): never;
 }
 
 interface ThreadCalls {

@@ -1,4 +1,5 @@
-// Becoming another program, which finds the process as it was before Node started in it.
+// The end of this process: becoming another program, which finds it as it was before Node started,
+// or none.
 
 import { SystemError } from '../errors.ts';
 import { addon } from './addon.ts';
@@ -34,6 +35,14 @@ export function becomeProgram(
     openFiles,
   );
   return new SystemError(result, 'execve');
+}
+
+/**
+ * Ends the process at once, also where a thread of it is stuck: `process.exit` waits for all
+ * threads. What is not written yet is lost.
+ */
+export function endProcess(code: number): never {
+  return addon.endProcess(code);
 }
 
 function withNuls(strings: readonly Uint8Array[]): Uint8Array {

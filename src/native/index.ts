@@ -9,7 +9,7 @@ export { BpfError } from './bpf-error.ts';
 export { BpfMap, type BpfMapSpec, pinBpf } from './bpf-map.ts';
 export { CopyList } from './copies.ts';
 export { interfaceMtu, MAX_DATAGRAMS, ReceiveList, SendList } from './datagrams.ts';
-export { becomeProgram } from './exec.ts';
+export { becomeProgram, endProcess } from './exec.ts';
 export { EventFd, Fd, PidFd, TimerFd } from './fd.ts';
 export { type FutexResult, futexWait, futexWake } from './futex.ts';
 export {

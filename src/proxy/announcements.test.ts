@@ -50,7 +50,7 @@ describe('a table that is full', () => {
 
   class Full {
     readonly table = new Map<string, number>();
-    readonly heard: number[] = [];
+    readonly heard: boolean[] = [];
     readonly announcements = new Announcements(
       {
         announce: (endpoint, peer) => {
@@ -63,7 +63,7 @@ describe('a table that is full', () => {
           assert.ok(this.table.delete(formatIpEndpoint(endpoint)), 'it was there');
         },
       },
-      (leftOut) => this.heard.push(leftOut),
+      (isFull) => this.heard.push(isFull),
     );
 
     countOf(peer: number): number {
@@ -76,7 +76,7 @@ describe('a table that is full', () => {
     const { table, heard, announcements } = full;
     const countOf = (peer: number): number => full.countOf(peer);
     for (let index = 0; index < 20; index++) announcements.add(nth(1, index), 1);
-    assert.deepEqual([countOf(1), announcements.leftOut, heard], [12, 8, [1]]);
+    assert.deepEqual([countOf(1), announcements.leftOut, heard], [12, 8, [true]]);
     for (let index = 0; index < 3; index++) announcements.add(nth(2, index), 2);
     assert.deepEqual([countOf(1), countOf(2), announcements.leftOut], [9, 3, 11]);
     for (let index = 0; index < 20; index++) announcements.add(nth(3, index), 3);
@@ -85,7 +85,7 @@ describe('a table that is full', () => {
     for (let index = 0; index < 3; index++) announcements.remove(nth(2, index));
     assert.deepEqual([countOf(1), countOf(2), countOf(3)], [0, 0, 12]);
     for (let index = 0; index < 20; index++) announcements.remove(nth(3, index));
-    assert.deepEqual([table.size, announcements.leftOut, heard], [0, 0, [1, 0]]);
+    assert.deepEqual([table.size, announcements.leftOut, heard], [0, 0, [true, false]]);
   });
 
   test('has no entry that nobody announced, whatever comes and goes', () => {

@@ -23,7 +23,7 @@ interface Announced {
 
 export class Announcements {
   readonly #sink: AnnouncementSink;
-  readonly #onFull: (leftOut: number) => void;
+  readonly #onFull: (isFull: boolean) => void;
   readonly #announced = new Map<string, Announced>();
   /** What the kernel knows, and what it has no room for, by peer. */
   readonly #told = new Map<number, Set<string>>();
@@ -32,8 +32,8 @@ export class Announcements {
   readonly #library = new Map<string, ReadonlySet<number>>();
   #leftOutCount = 0;
 
-  /** `onFull` is called with 1 when the table gets full, and with 0 when all have room again. */
-  constructor(sink: AnnouncementSink, onFull: (leftOut: number) => void = () => {}) {
+  /** `onFull`: the table is full, or all have room again. */
+  constructor(sink: AnnouncementSink, onFull: (isFull: boolean) => void = () => {}) {
     this.#sink = sink;
     this.#onFull = onFull;
   }
@@ -131,7 +131,8 @@ export class Announcements {
 
   #countLeftOut(change: 1 | -1): void {
     this.#leftOutCount += change;
-    if (this.#leftOutCount === 0 || (this.#leftOutCount === 1 && change === 1)) this.#onFull(this.#leftOutCount);
+    if (this.#leftOutCount === 0) this.#onFull(false);
+    else if (this.#leftOutCount === 1 && change === 1) this.#onFull(true);
   }
 }
 

@@ -5,7 +5,8 @@ import type { Config } from '../config/index.ts';
 import { changedKeys } from '../config/index.ts';
 import type { DirectServer, LibraryNews } from '../direct/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
-import type { FromLane } from '../lane/index.ts';
+import { Descriptors } from '../headroom/index.ts';
+import type { FromLane, WatchdogSettings } from '../lane/index.ts';
 import { type Address, ip } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import type { StatusSource } from '../status/index.ts';
@@ -24,16 +25,19 @@ import {
   verdictName,
 } from '../steering/index.ts';
 import { readSecurity } from '../tls/index.ts';
+import { SignsOfLife } from '../watchdog/index.ts';
 import { Acceptance } from './acceptance.ts';
 import { Admission } from './admission/index.ts';
 import { Announcements } from './announcements.ts';
 import { BigSegments } from './big-segments.ts';
-import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
+import { ControlPlane, type ControlSecurity, ErrorThrottle, makeIncarnation } from './control/index.ts';
 import { DirectMesh, startDirect, tellDirectOf } from './direct-mesh.ts';
 import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
 import { HostListeners } from './host-listeners.ts';
+import { LaneWatch, stuckReasons } from './lane-watch.ts';
 import { Lanes } from './lanes.ts';
 import { Namespaces } from './namespaces.ts';
+import { Overload } from './overload.ts';
 import { OwnAddresses } from './own-addresses.ts';
 import type { Knocks } from './peer.ts';
 import { PeerTable } from './peer-table.ts';
@@ -232,6 +236,8 @@ async function makeParts(
   const rules = parseRules(config.rules.join('\n'));
   const steering = undo.use(Steering.create({ instance, cgroup, rules, asksPackets }));
   const host = hostOf(listen[0]);
+  const watchdog = watchdogSettings(config);
+  const descriptors = Descriptors.create();
   const lanes = undo.use(
     await Lanes.start(config.lanes, {
       instance,
@@ -241,12 +247,16 @@ async function makeParts(
       channel,
       socketBufferBytes,
       asksPackets,
+      watchdog,
+      descriptors: descriptors.memory,
     }),
   );
-  const announcements = new Announcements(steering, (leftOut) => {
+  // A peer that announces and withdraws again and again makes no line for each time.
+  const tableLines = new ErrorThrottle((message) => reportError('peers', message, ''));
+  const announcements = new Announcements(steering, (isFull) => {
     const full =
       'the table of what peers announce is full: those that announce most are carried in part, the rest is plain TCP';
-    reportError('peers', leftOut > 0 ? full : 'the table of what peers announce has room for all again', '');
+    tableLines.report(isFull ? full : 'the table of what peers announce has room for all again');
   });
   const onPeerError = (message: string, peer: string): void => reportError('channel', message, '', peer);
   const knocks: Knocks = {
@@ -327,15 +337,18 @@ async function makeParts(
     onError: (message) => reportError('etcd', message, ''),
   });
   const directory = undo.use(mergeDirectories(statics, etcd));
-  const readiness = new Readiness(directory, node, instance);
+  const readiness = new Readiness(directory, () => stuckReasons(lanes.stuckMs), { node, instance });
+  undo.use(new LaneWatch(watchdog, lanes, () => readiness.check()));
   const plain = new PlainLog();
+  const overload = undo.use(new Overload(descriptors, listeners));
+  const hasRoom = (): boolean => !descriptors.isShort;
   const library = {
     onProcess: (pid: number, isThere: boolean) => steering.setLibraryProcess(pid, isThere),
     onListeners: () => {},
   };
-  const direct = undo.use(startDirect(config, new DirectMesh({ name: node, peers, lanes, control }), library));
+  const direct = undo.use(startDirect(config, new DirectMesh({ name: node, peers, lanes, control }), library, hasRoom));
   const known = { steering, lanes, peers, control, listeners, namespaces, admission, direct, plain, readiness };
-  const reporter = new DaemonReporter({ config, announcements, ...known });
+  const reporter = new DaemonReporter({ config, announcements, overload, ...known });
   return { ...known, library, addresses, statics, etcd, directory, reporter };
 }
 
@@ -368,6 +381,12 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
     }),
   );
   library.onListeners = () => follower.scanSoon();
+  const lines = new ErrorThrottle((message) => reportError('steering', message, ''));
+  const onLost = (): void => {
+    namespaces.discover();
+    follower.scanSoon();
+    lines.report('programs connect or listen faster than the daemon hears of it: it looks for listeners itself');
+  };
   steering.onEvent((event) => {
     const { connection } = event;
     if (event.kind !== eventKinds.connect) {
@@ -380,7 +399,7 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
       admission.wanted(passageOf(connection));
     }
     plain.add(connection, reporter.whyPlain(connection));
-  });
+  }, onLost);
   namespaces.onChange(() => follower.scan());
   // Those that were there before.
   namespaces.discover();
@@ -450,6 +469,12 @@ function followSubscribers(lanes: Lanes): Disposable {
     lanes.tellAll({ kind: 'subscribe', isSubscribed: isHeard });
   }, SUBSCRIBERS_POLL_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+function watchdogSettings({ node, lanes, watchdog }: Config): WatchdogSettings {
+  const { stuckSeconds, restartSeconds } = watchdog;
+  const giveUpMs = restartSeconds === 0 ? Number.POSITIVE_INFINITY : restartSeconds * 1000;
+  return { signs: SignsOfLife.create(lanes + 1).memory, node, stuckMs: stuckSeconds * 1000, giveUpMs };
 }
 
 function addressesOf({ listen }: Config): readonly Address[] {

@@ -59,10 +59,12 @@ export function startDirect(
   { direct, api, instance }: Config,
   mesh: Mesh,
   news: LibraryNews,
+  hasRoom: () => boolean,
 ): DirectServer | undefined {
   if (!direct.enabled) return undefined;
   try {
-    return DirectServer.start({ ...direct, socketPath: directSocketPath(instance, dirname(api.socket)), mesh, news });
+    const socketPath = directSocketPath(instance, dirname(api.socket));
+    return DirectServer.start({ ...direct, socketPath, mesh, news, hasRoom });
   } catch (error) {
     if (!(error instanceof Error && 'code' in error)) throw error;
     const message = `${error.message}; connections between programs stay on TCP (direct.enabled: false turns this off)`;

@@ -10,6 +10,8 @@ import type { Acceptance, Decision } from './acceptance.ts';
  */
 const GRACE_MS = 1000;
 
+const ENDING = 'its daemon is about to end';
+
 interface Hearers {
   /** Absent where they need not know. */
   readonly lanes?: { tellAll(message: ToLane): void };
@@ -43,8 +45,8 @@ export class HostListeners implements Disposable {
   /** Peers that are decided alike, by how many acceptances decide. */
   readonly #groups = new Map<number, readonly (readonly string[])[]>();
   #peers: readonly string[] = [];
-  /** Peers were told that nothing listens here any more. */
-  #isWithdrawn = false;
+  /** Peers were told that nothing listens here any more, for good or for now; '': they were not. */
+  #whyWithdrawn = '';
   #timer: NodeJS.Timeout | undefined;
 
   constructor(acceptance: Acceptance, hearers: Hearers) {
@@ -84,7 +86,14 @@ export class HostListeners implements Disposable {
 
   /** New connections of peers go by plain TCP from now on; lanes still take those on their way. */
   withdraw(): void {
-    this.#isWithdrawn = true;
+    this.#whyWithdrawn = ENDING;
+    this.#tell(false);
+  }
+
+  /** The same for as long as the daemon has no room for more. */
+  setRoom(hasRoom: boolean): void {
+    if (this.#whyWithdrawn === ENDING) return;
+    this.#whyWithdrawn = hasRoom ? '' : 'its daemon has few descriptors left';
     this.#tell(false);
   }
 
@@ -100,7 +109,7 @@ export class HostListeners implements Disposable {
 
   /** Why a peer may not reach a server; empty when it may. */
   whyNot(peer: string, endpoint: IpEndpoint): string {
-    if (this.#isWithdrawn) return 'its daemon is about to end';
+    if (this.#whyWithdrawn !== '') return this.#whyWithdrawn;
     // One that has just begun to listen is not known yet.
     const unknown: Listener = { endpoint, netns: 0, commands: [''], hasLibrary: false };
     const listener = this.#byEndpoint.get(formatIpEndpoint(endpoint)) ?? unknown;
@@ -119,7 +128,7 @@ export class HostListeners implements Disposable {
   #tell(isNew: boolean): void {
     if (isNew) this.#groups.clear();
     this.#tellLanes(isNew);
-    const accepted = this.#isWithdrawn ? [] : this.#accepted([this.#acceptance]);
+    const accepted = this.#whyWithdrawn !== '' ? [] : this.#accepted([this.#acceptance]);
     // Peers that are decided alike get the same lists, so that they are told the same lines.
     const byPeer = new Map<string, { readonly all: readonly IpEndpoint[]; readonly library: readonly IpEndpoint[] }>();
     for (const { peers, listeners } of accepted) {

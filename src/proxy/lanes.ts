@@ -24,6 +24,26 @@ export class Lanes implements AsyncDisposable {
     this.#failure.promise.catch(() => {});
   }
 
+  /** The daemon cannot go on with them. */
+  fail(error: MillraceError): void {
+    this.#failure.reject(error);
+  }
+
+  /** For how long each lane has been stuck; 0: it is not. */
+  get stuckMs(): readonly number[] {
+    return this.#threads.map(({ stuckMs }) => stuckMs);
+  }
+
+  setStuck(lane: number, ms: number): void {
+    const thread = this.#threads[lane];
+    if (thread !== undefined) thread.stuckMs = ms;
+  }
+
+  /** Where a lane is, for people. `threadId` is the kernel's number of it. */
+  async placeOf(lane: number, threadId: number): Promise<string> {
+    return (await this.#threads[lane]?.place(threadId)) ?? '';
+  }
+
   get count(): number {
     return this.#threads.length;
   }

@@ -63,6 +63,8 @@ export class LateSource implements StatusSource {
       lanes: [],
       verdicts: {},
       listenersLeftOut: 0,
+      lostEvents: 0,
+      overload: { isOverloaded: false, descriptors: 0, maxDescriptors: 0 },
       counters: { opened: 0, accepted: 0, refused: 0, resets: 0, unsteered: 0, bytesOut: 0, bytesIn: 0 },
       direct: { programs: 0, waiting: 0, connections: 0, mirrored: 0, promoted: 0, declined: 0 },
       memory: { rssBytes: process.memoryUsage.rss(), heldBytes: 0, budgetBytes: channel.memoryBytes },

@@ -7,7 +7,7 @@
 
 import { constants, fstatSync, globSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { SystemError } from '../errors.ts';
+import { SystemError, unlessShort } from '../errors.ts';
 import type { ToLane } from '../lane/index.ts';
 import { Fd, FdWatch, inNetns, isOwnedHere, netnsCookie, PidFd } from '../native/index.ts';
 import { ownAddresses } from '../steering/index.ts';
@@ -53,7 +53,7 @@ export class Namespaces implements Disposable {
     this.#lanes = lanes;
     this.#onAddresses = onAddresses;
     this.#refused.add(this.#own);
-    this.#timer = setInterval(() => this.#scan(), SCAN_MS);
+    this.#timer = setInterval(() => unlessShort(() => this.#scan()), SCAN_MS);
   }
 
   /** Those of all namespaces that are served. */
@@ -103,6 +103,10 @@ export class Namespaces implements Disposable {
 
   /** Those of all processes below the cgroup. */
   discover(): void {
+    unlessShort(() => this.#discover());
+  }
+
+  #discover(): void {
     const seen = new Set<string>();
     for (const pid of processesBelow(this.#cgroup)) {
       const name = netnsOf(pid);
@@ -164,7 +168,7 @@ export class Namespaces implements Disposable {
     const namespace = this.#served.get(netns);
     if (namespace === undefined) return;
     namespace.watch[Symbol.dispose]();
-    for (const pid of processesIn(namespace.fd)) {
+    for (const pid of unlessShort(() => processesIn(namespace.fd)) ?? []) {
       try {
         namespace.watch = this.#watch(netns, pid);
         namespace.pid = pid;

@@ -14,7 +14,8 @@ test('a daemon that is not ready any more says why, once, and when it is again',
     heard.push([what, node, instance, detail].join()),
   );
   const directory = { problem: 'etcd was not reached yet', peers: [] as DirectoryPeer[] };
-  const readiness = new Readiness(directory, 'a', 'one');
+  const problems: string[] = [];
+  const readiness = new Readiness(directory, () => problems, { node: 'a', instance: 'one' });
   readiness.check();
   assert.deepEqual(readiness.notReady, ['it is starting']);
   assert.deepEqual(heard, [], 'it was never ready');
@@ -29,16 +30,28 @@ test('a daemon that is not ready any more says why, once, and when it is again',
   directory.peers = [peer];
   readiness.check();
   assert.deepEqual(readiness.notReady, [], 'peers that are known can be carried to');
+  problems.push('lane 0 is stuck');
+  readiness.check();
+  assert.deepEqual(readiness.notReady, ['lane 0 is stuck']);
+  problems.pop();
+  readiness.check();
   directory.peers = [];
   readiness.end();
   readiness.check();
   assert.deepEqual(readiness.notReady, ['it is draining']);
-  assert.deepEqual(heard, ['ready,a,one,', 'not-ready,a,one,etcd is away', 'ready,a,one,']);
+  assert.deepEqual(heard, [
+    'ready,a,one,',
+    'not-ready,a,one,etcd is away',
+    'ready,a,one,',
+    'not-ready,a,one,lane 0 is stuck',
+    'ready,a,one,',
+  ]);
 });
 
 test('a daemon that starts without its peers says so right after it is ready', () => {
   const heard: string[] = [];
   using _ = subscribe('daemon', ({ what, detail }) => heard.push(`${what}:${detail}`));
-  new Readiness({ problem: 'etcd was not reached yet', peers: [] }, 'a', 'one').begin();
+  const directory = { problem: 'etcd was not reached yet', peers: [] };
+  new Readiness(directory, () => [], { node: 'a', instance: 'one' }).begin();
   assert.deepEqual(heard, ['ready:', 'not-ready:etcd was not reached yet']);
 });

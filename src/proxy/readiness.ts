@@ -6,16 +6,21 @@ import { type DaemonStatus, publishDaemon } from '../status/index.ts';
 
 export class Readiness {
   readonly #directory: Pick<PeerDirectory, 'peers' | 'problem'>;
-  readonly #node: string;
-  readonly #instance: string;
+  readonly #problems: () => readonly string[];
+  readonly #daemon: { readonly node: string; readonly instance: string };
   #state: DaemonStatus['state'] = 'starting';
   /** What was published last. */
   #wasReady = false;
 
-  constructor(directory: Pick<PeerDirectory, 'peers' | 'problem'>, node: string, instance: string) {
+  /** `problems`: what keeps a daemon that has started from being ready, besides its directory. */
+  constructor(
+    directory: Pick<PeerDirectory, 'peers' | 'problem'>,
+    problems: () => readonly string[],
+    daemon: { readonly node: string; readonly instance: string },
+  ) {
     this.#directory = directory;
-    this.#node = node;
-    this.#instance = instance;
+    this.#problems = problems;
+    this.#daemon = daemon;
   }
 
   get state(): DaemonStatus['state'] {
@@ -26,7 +31,7 @@ export class Readiness {
   get notReady(): readonly string[] {
     if (this.#state !== 'ready') return [`it is ${this.#state}`];
     const { peers, problem } = this.#directory;
-    return problem !== '' && peers.length === 0 ? [problem] : [];
+    return [...(problem !== '' && peers.length === 0 ? [problem] : []), ...this.#problems()];
   }
 
   /** The daemon has started. */
@@ -52,6 +57,6 @@ export class Readiness {
   #publish(isReady: boolean, detail: string): void {
     this.#wasReady = isReady;
     const what = isReady ? 'ready' : 'not-ready';
-    publishDaemon({ what, node: this.#node, instance: this.#instance, detail });
+    publishDaemon({ what, ...this.#daemon, detail });
   }
 }

@@ -25,8 +25,10 @@ import type { Announcements } from './announcements.ts';
 import type { ControlPlane } from './control/index.ts';
 import { directConnections, explainOffer } from './direct-report.ts';
 import type { HostListeners } from './host-listeners.ts';
+import { stuckReasons } from './lane-watch.ts';
 import type { Lanes } from './lanes.ts';
 import type { Namespaces } from './namespaces.ts';
+import type { Overload } from './overload.ts';
 import type { PeerTable } from './peer-table.ts';
 import type { PlainLog } from './plain-log.ts';
 import type { Readiness } from './readiness.ts';
@@ -44,6 +46,7 @@ interface ReporterParts {
   readonly admission: Admission;
   readonly direct: DirectServer | undefined;
   readonly announcements: Announcements;
+  readonly overload: Overload;
 }
 
 type Counters = DaemonStatus['counters'];
@@ -59,7 +62,7 @@ export class DaemonReporter {
   }
 
   async status(): Promise<DaemonStatus> {
-    const { steering, lanes, peers, control, readiness, direct, announcements } = this.#parts;
+    const { steering, lanes, peers, control, readiness, direct, announcements, overload } = this.#parts;
     const { config } = this;
     const reports = await lanes.reports();
     const links = Map.groupBy(
@@ -82,6 +85,8 @@ export class DaemonReporter {
       lanes: reports.map(({ lane }) => lane),
       verdicts: steering.counters(),
       listenersLeftOut: announcements.leftOut,
+      lostEvents: steering.lostEvents,
+      overload: overload.status,
       counters: sum(reports),
       direct: direct?.status ?? { programs: 0, waiting: 0, connections: 0, mirrored: 0, promoted: 0, declined: 0 },
       memory: {
@@ -104,6 +109,7 @@ export class DaemonReporter {
   whyPlain({ verdict, original }: Connection): string {
     const { peers, admission, announcements } = this.#parts;
     const name = verdictName(verdict);
+    if (name === 'daemonDown') return stuckReasons(this.#parts.lanes.stuckMs).join('; ');
     const unheard = admission.whyNot(original);
     if (name === 'notAnnounced' && announcements.isLeftOut(original)) {
       return 'a peer announced it, but the table of what peers announce is full; see millrace_listeners_left_out';

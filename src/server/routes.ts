@@ -67,9 +67,10 @@ export function routes({ source, timeoutMs, streams, tcpHost }: RoutesOptions): 
     return context.body(text, 200, { 'content-type': metricsContentType });
   });
   app.get('/healthz', async (context) => {
-    // The status comes from the lanes, so a lane that is stuck makes this time out.
-    await status();
-    return context.text('ok\n');
+    // A lane that has just got stuck makes this time out.
+    const stuck = (await status()).lanes.filter(({ stuckSeconds }) => stuckSeconds > 0);
+    const lines = stuck.map(({ index, stuckSeconds }) => `lane ${index} is stuck since ${stuckSeconds} s\n`);
+    return lines.length === 0 ? context.text('ok\n') : context.text(lines.join(''), 503);
   });
   app.get('/readyz', async (context) => {
     const { state, notReady } = await status();

@@ -4,7 +4,11 @@
 export interface GuestLimits {
   readonly devices: number;
   readonly pds: number;
+  /** Pieces of memory that regions are on. */
+  readonly memories: number;
   readonly regions: number;
+  /** Keys of regions that open them to one QP. */
+  readonly grants: number;
   /** Of regions and rings together. */
   readonly memoryBytes: number;
   readonly cqs: number;
@@ -13,6 +17,9 @@ export interface GuestLimits {
   readonly addressHandles: number;
   /** Places in all queues of requests together: what can be under way at once. */
   readonly operations: number;
+  /** Of the backend's process, at most, by all objects of the guest together. */
+  readonly descriptors: number;
+  readonly mappings: number;
 }
 
 /** What a session has done so far. */
@@ -55,6 +62,8 @@ export interface BackendStatus {
   readonly devices: readonly string[];
   readonly limits: GuestLimits;
   readonly maxGuests: number;
+  /** What all guests have of the backend's process, at most, and what they may have. */
+  readonly host: Readonly<Record<'descriptors' | 'mappings', { readonly used: number; readonly limit: number }>>;
   readonly guests: readonly GuestStatus[];
   /** So far. */
   readonly accepted: number;

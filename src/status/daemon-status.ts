@@ -97,6 +97,8 @@ export interface LaneStatus {
   readonly sleeps: number;
   readonly heldBytes: number;
   readonly cpuSeconds: number;
+  /** Since when it gives no sign of life; 0 while it does. The other figures are the last known. */
+  readonly stuckSeconds: number;
 }
 
 /** Programs of this host that have the library, and their connections. */
@@ -133,6 +135,15 @@ export interface DaemonStatus {
   readonly verdicts: Readonly<Record<string, number>>;
   /** Listeners of peers that the kernel's table has no room for: connects to them are plain TCP. */
   readonly listenersLeftOut: number;
+  /** Of programs that connect or listen, which came faster than the daemon could take them. */
+  readonly lostEvents: number;
+  /** While it has few descriptors left, new connections are plain TCP. */
+  readonly overload: {
+    readonly isOverloaded: boolean;
+    /** In use, at least. */
+    readonly descriptors: number;
+    readonly maxDescriptors: number;
+  };
   readonly counters: {
     readonly opened: number;
     readonly accepted: number;

@@ -34,6 +34,7 @@ export const verdictWords: Readonly<Record<Verdict, string>> = {
   noMemory: 'plain TCP: the kernel had no memory to remember it',
   shortcut: 'by shortcut to a program of this host, where both ends take part',
   direct: 'plain TCP: both programs have the library, so that it can become direct',
+  overloaded: 'plain TCP: the daemon has few descriptors left, and takes no more connections',
 };
 
 export function verdictName(verdict: number): Verdict {
@@ -65,6 +66,8 @@ export function explainConnection(connection: Connection, rules: RuleSet): Expla
   if (add('is its source one that other hosts can answer?', sources, isOdd)) return explained;
   const isDown = verdict === 'daemonDown';
   if (add('was a lane of a daemon alive?', isDown ? 'no' : 'yes', isDown)) return explained;
+  const isFull = verdict === 'overloaded';
+  if (add('had the daemon room for it?', isFull ? 'no' : 'yes', isFull)) return explained;
   const isUnknown = verdict === 'notAnnounced';
   const destination = formatIpEndpoint(connection.original);
   if (add(`has a peer announced ${destination}?`, isUnknown ? 'no' : 'yes', isUnknown)) return explained;

@@ -1,5 +1,6 @@
 // Follows what listens on this host, at the addresses where other hosts reach it.
 
+import { unlessShort } from '../errors.ts';
 import { type Fd, inNetns, netnsCookie } from '../native/index.ts';
 import { PacedTask } from '../pace/index.ts';
 import { formatIpEndpoint, hostOf } from './ip-endpoint.ts';
@@ -73,12 +74,18 @@ export function followListeners(options: FollowerOptions): ListenerFollower {
   const addresses = new SteadyAddresses();
   let timer: NodeJS.Timeout | undefined;
   const scan = (): void => {
+    if (unlessShort(look) !== undefined) return;
+    // What was found before counts until there are descriptors again.
+    clearTimeout(timer);
+    timer = setTimeout(() => task.run(), SCAN_MS);
+  };
+  const look = (): true => {
     const startMs = performance.now();
     own.begin();
-    const look = (): readonly ListeningSocket[] => scanListeners((inode) => own.has(inode));
+    const find = (): readonly ListeningSocket[] => scanListeners((inode) => own.has(inode));
     const here = addresses.read();
-    const places = [{ netns, addresses: here, sockets: look() }];
-    for (const other of others()) places.push({ ...other, sockets: inNetns(other.fd, look) });
+    const places = [{ netns, addresses: here, sockets: find() }];
+    for (const other of others()) places.push({ ...other, sockets: inNetns(other.fd, find) });
     const isNeeded = needsCommands();
     if (isNeeded) commands.follow(new Set(places.flatMap(({ sockets }) => sockets.map(({ inode }) => inode))));
     const commandsOf = (inode: string): readonly string[] => (isNeeded ? commands.of(inode) : ['']);
@@ -88,6 +95,7 @@ export function followListeners(options: FollowerOptions): ListenerFollower {
     );
     clearTimeout(timer);
     timer = setTimeout(() => task.run(), Math.max(SCAN_MS, (performance.now() - startMs) / MAX_SHARE));
+    return true;
   };
   const task = new PacedTask({ run: scan, leastPauseMs: LEAST_PAUSE_MS, maxShare: MAX_EVENT_SHARE, savedMs: SAVED_MS });
   const commands = new ListenerCommands(() => task.request());

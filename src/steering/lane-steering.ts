@@ -28,6 +28,9 @@ export const LANE_PORTS = LANE_PORTS_BYTES / 4 - 5;
 /** A lane that has not renewed its deadline for this long gets no new connections. */
 const ALIVE_NS = 500_000_000;
 
+/** As in bpf/steer.bpf.h. */
+const LANE_FULL = 1n;
+
 interface AcceptedConnection {
   readonly client: Address;
   readonly original: Address;
@@ -95,6 +98,12 @@ export class LaneSteering implements Disposable {
   /** The sign of life: without it, connections are left to plain TCP after half a second. */
   beat(): void {
     this.#deadline[0] = BigInt(Math.round(monotonicNs()) + ALIVE_NS);
+    this.#maps.lane_deadlines.update(this.#laneKey, this.#deadlineBytes);
+  }
+
+  /** The lane is alive, and takes no more connections: they are left to plain TCP at once. */
+  setFull(): void {
+    this.#deadline[0] = LANE_FULL;
     this.#maps.lane_deadlines.update(this.#laneKey, this.#deadlineBytes);
   }
 

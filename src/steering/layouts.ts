@@ -44,6 +44,7 @@ export const verdicts = {
   noMemory: 9,
   shortcut: 10,
   direct: 11,
+  overloaded: 12,
 } as const;
 
 export const eventKinds = {

@@ -116,10 +116,20 @@ export function reachableAt(listener: IpEndpoint, addresses: readonly string[]):
  * hosts may know it: without loopback and link-local ones.
  */
 export function ownAddresses(): readonly string[] {
-  return Object.values(networkInterfaces())
+  return Object.values(interfaces())
     .flatMap((list) => list ?? [])
     .map(({ address }) => address)
     .filter((address) => !isHostLocal(address));
+}
+
+/** Node names no error of it. */
+function interfaces(): ReturnType<typeof networkInterfaces> {
+  try {
+    return networkInterfaces();
+  } catch (error) {
+    const { info } = error as { readonly info?: { readonly errno: number } };
+    throw info === undefined ? error : new SystemError(-Math.abs(info.errno), 'getifaddrs');
+  }
 }
 
 /** Whether an address means something else on each host or link. */

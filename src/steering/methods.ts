@@ -52,6 +52,7 @@ const connect: Method = {
     'recent',
     'verdicts',
     'events',
+    'lost_events',
   ],
   pins: ['recent'],
 };

@@ -47,7 +47,7 @@ const mapNames = [
   'events',
 ] as const;
 /** Those that the steering itself uses. */
-type OwnMap = 'settings' | 'rules' | 'announced' | 'verdicts' | 'library_tgids';
+type OwnMap = 'settings' | 'rules' | 'announced' | 'verdicts' | 'library_tgids' | 'lost_events';
 
 const EVENTS_BYTES = 1 << 20;
 /**
@@ -124,6 +124,7 @@ export class Steering implements Disposable {
       announced: open('announced'),
       verdicts: open('verdicts'),
       library_tgids: open('library_tgids'),
+      lost_events: open('lost_events'),
     };
     this.admissions = undo.use(new Admissions(object));
     this.#events = undo.use(new RingBuffer(object.mapFd('events'), EVENTS_BYTES));
@@ -213,10 +214,14 @@ export class Steering implements Disposable {
     this.#maps.announced.delete(endpointBytes(endpoint));
   }
 
-  /** Connects that a rule was about, listeners that came, and that some went. */
-  onEvent(listener: (event: Event) => void): void {
+  /**
+   * Connects that a rule was about, listeners that came, and that some went. `onLost`: some came
+   * faster than this process could take them, so that it must look for itself.
+   */
+  onEvent(listener: (event: Event) => void, onLost: () => void = () => {}): void {
     this.#ignoreEvents();
     let view: DataView | undefined;
+    let lost = this.lostEvents;
     const consume = (): void => {
       let hasEnded = false;
       this.#events.consume((bytes, offset) => {
@@ -226,6 +231,11 @@ export class Steering implements Disposable {
         if (!isEnd || !hasEnded) listener(readEvent(view, offset));
         hasEnded ||= isEnd;
       });
+      // After those that were not lost: what was lost is older than now.
+      const lostNow = this.lostEvents;
+      if (lostNow === lost) return;
+      lost = lostNow;
+      onLost();
     };
     const watch = (): void => {
       this.#watch = FdWatch.start(this.#events.fd, () => {
@@ -241,6 +251,13 @@ export class Steering implements Disposable {
   #ignoreEvents(): void {
     this.#watch?.close();
     clearTimeout(this.#pause);
+  }
+
+  /** Events for which there was no room, since the start. */
+  get lostEvents(): number {
+    const value = new Uint8Array(8);
+    this.#maps.lost_events.lookup(firstKey, value);
+    return Number(new DataView(value.buffer).getBigUint64(0, true));
   }
 
   /** How often each verdict was given. */

@@ -19,6 +19,15 @@ export const guestMetricSpecs: readonly Spec[] = [
   gauge('millrace_backend_max_guests', [], 'Guests that may be connected at a time.', ({ maxGuests }) =>
     one(maxGuests),
   ),
+  gauge(
+    'millrace_backend_used',
+    ['kind'],
+    'Descriptors and mappings that all guests have together, at most.',
+    ({ host }) => Object.entries(host).map(([kind, { used }]) => ({ labels: { kind }, value: used })),
+  ),
+  gauge('millrace_backend_limit', ['kind'], 'Descriptors and mappings that all guests may have together.', ({ host }) =>
+    Object.entries(host).map(([kind, { limit }]) => ({ labels: { kind }, value: limit })),
+  ),
   counter('millrace_backend_accepted_total', [], 'Guests that were accepted.', ({ accepted }) => one(accepted)),
   counter('millrace_backend_refused_total', [], 'Guests that were refused.', ({ refused }) => one(refused)),
   counter('millrace_backend_dropped_total', [], 'Guests that were dropped because of a protocol error.', (status) =>

@@ -47,6 +47,24 @@ export const metricSpecs: readonly MetricSpec[] = [
     ({ listenersLeftOut }) => one(listenersLeftOut),
   ),
   counter(
+    'millrace_events_lost_total',
+    [],
+    'Connects and listens that the daemon was not told of, because they came too fast.',
+    ({ lostEvents }) => one(lostEvents),
+  ),
+  gauge(
+    'millrace_overloaded',
+    [],
+    '1 while the daemon has few descriptors left, and new connections are plain TCP.',
+    ({ overload }) => one(Number(overload.isOverloaded)),
+  ),
+  gauge('millrace_descriptors', [], 'Descriptors that the daemon has in use, at least.', ({ overload }) =>
+    one(overload.descriptors),
+  ),
+  gauge('millrace_max_descriptors', [], 'Descriptors that the daemon may have (LimitNOFILE).', ({ overload }) =>
+    one(overload.maxDescriptors),
+  ),
+  counter(
     'millrace_connections_opened_total',
     [],
     'Connections carried: of clients on this host, and of clients on peers’ hosts to servers on this host.',
@@ -150,6 +168,12 @@ function laneSpecs(): readonly MetricSpec[] {
       ['lane'],
       'CPU time of the lane.',
       perLane(({ cpuSeconds }) => cpuSeconds),
+    ),
+    gauge(
+      'millrace_lane_stuck_seconds',
+      ['lane'],
+      'Since when the lane gives no sign of life; 0 while it does.',
+      perLane(({ stuckSeconds }) => stuckSeconds),
     ),
   ];
 }

@@ -161,6 +161,7 @@ const acceptor = new Acceptor({
   onPause: (error) => {
     throw error;
   },
+  onTurnedAway: () => {},
 });
 const driver = new LoopDriver(loop);
 steering.announce(parseIpEndpoint(destination));

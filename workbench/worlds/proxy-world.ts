@@ -102,10 +102,11 @@ export class ProxyWorld extends World implements CarryingWorld {
     return { ...settings, rules, drainSeconds: 1, idleDestinations: 256, ...this.#more(name) };
   }
 
-  /** Also in place of one that is gone. */
-  async start(name: Name, more: Settings = {}): Promise<DaemonProcess> {
+  /** Also in place of one that is gone. `as`: a command that runs it, as `prlimit`. */
+  async start(name: Name, more: Settings = {}, as: readonly string[] = []): Promise<DaemonProcess> {
     const settings = { ...this.settingsOf(name), ...more };
-    const daemon = await DaemonProcess.start(this[name], this.folder.path, settings, process.env, beforeOthers);
+    const words = [...beforeOthers, ...as];
+    const daemon = await DaemonProcess.start(this[name], this.folder.path, settings, process.env, words);
     this.#daemons[name] = daemon;
     return daemon;
   }

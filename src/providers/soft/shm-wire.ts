@@ -167,10 +167,15 @@ export class ShmWire extends LinkWire {
     try {
       const offer = receiveOffer(dial.socket, 1);
       if (offer === undefined) return;
+      using undo = new DisposableStack();
+      const given = undo.use(offer.fds[0]);
       if (offer.hello.refusal !== 0 || offer.hello.toQp !== qp.number) throw new Error('refused');
+      const peerEvent = undo.use(asEvent(given));
       this.#dials.delete(qp);
       this.#host.unwatch(dial.socket.fd, dial.token);
-      this.#attach(qp, { ...dial, peerEvent: asEvent(offer.fds[0]) }, offer.hello);
+      for (const part of [dial.socket, dial.outgoing, dial.incoming, dial.event]) undo.use(part);
+      this.#attach(qp, { ...dial, peerEvent }, offer.hello);
+      undo.move();
     } catch {
       this.#endDial(qp);
       this.#retries.redial(qp, () => this.#dial(qp));
@@ -324,9 +329,10 @@ function sweep(dir: string): void {
   for (const name of readdirSync(dir)) if (name.endsWith('.sock')) sweepOne(join(dir, name));
 }
 
+/** Where there is no descriptor for it, the next sweep does it. */
 function sweepOne(path: string): void {
-  using socket = Socket.messages();
   try {
+    using socket = Socket.messages();
     socket.connect({ family: 'unix', path });
   } catch (error) {
     if (error instanceof SystemError && error.code === 'ECONNREFUSED') rmSync(path, { force: true });

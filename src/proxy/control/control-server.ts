@@ -126,7 +126,7 @@ export class ControlServer implements AsyncDisposable {
       // A peer that expects TLS could not read a line of text.
       this.#refuse(from, reason, isTls ? undefined : socket);
       if (isTls) socket.destroy();
-    });
+    }, from);
     if (guest === undefined) return;
     socket.once('close', () => {
       guest.leave();

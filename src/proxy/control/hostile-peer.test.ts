@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { describe, test } from 'node:test';
 import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { freePort } from '../../../workbench/worlds/free-port.ts';
@@ -149,6 +149,32 @@ describe('a hostile peer', { concurrency: true }, () => {
     await a.untilUp('b');
     assert.equal(a.errors.length, 0);
     for (const socket of idle) socket.destroy();
+  });
+
+  test('connections from one address that come without end keep no peer of another address out', async () => {
+    await using b = await Party.start({ name: 'b', peers: [peer('a', 1)] });
+    const mute = new Set<Socket>();
+    let isOver = false;
+    let closed = 0;
+    const flood = (): void => {
+      if (isOver) return;
+      const socket = connect({ host: '127.0.0.1', port: b.port, localAddress: '127.0.0.2' });
+      mute.add(socket);
+      socket.on('error', () => {});
+      socket.on('close', () => {
+        mute.delete(socket);
+        closed++;
+        setImmediate(flood);
+      });
+      socket.resume();
+    };
+    for (let count = 0; count < 2 * MAX_WAITING; count++) flood();
+    await eventually('the room is full, and they come again', () => closed > MAX_WAITING);
+    using honest = await new RawPeer(b.port).greet('a');
+    await b.untilUp('a');
+    assert.equal(honest.isClosed, false);
+    isOver = true;
+    for (const socket of mute) socket.destroy();
   });
 
   test('a listener that answers as somebody else, or with junk, is not believed by the one who calls', async () => {

@@ -19,6 +19,7 @@ import {
 } from '../transports/index.ts';
 import { PendingConnections } from './admission/pending-connections.ts';
 import { DEFAULT_REGISTRATIONS_PER_SECOND, RegistrationRate } from './admission/registration-rate.ts';
+import { type HostAmounts, HostShare, hostLimits } from './guest/host-share.ts';
 import { publishGuest } from './guest-events.ts';
 import { type BackendPolicy, DEFAULT_MAX_GUESTS, type DeviceGrant, defaultLimits } from './policy.ts';
 import { GuestThread } from './threads/guest-thread.ts';
@@ -39,6 +40,10 @@ export interface BackendOptions extends BackendPolicy {
 const MAX_PENDING = 128;
 /** Idle threads that are kept for the next guests. */
 const MAX_IDLE = 4;
+/** What a guest takes of the process before it has anything: its thread and its connection. */
+const GUEST_COST: HostAmounts = { descriptors: 15, mappings: 140 };
+/** One guest may have at most this part of what there is for all. */
+const GUEST_SHARE = 1 / 2;
 /** How long nobody is accepted after descriptors or memory ran out. */
 const PAUSE_MS = 100;
 
@@ -59,6 +64,10 @@ export class Backend implements AsyncDisposable {
   readonly #machines = new Set<QemuMachine>();
   readonly #pending = new PendingConnections(MAX_PENDING, (socket, message) => this.#register(socket, message));
   readonly #rate: RegistrationRate;
+  readonly #host: HostShare;
+  /** Programs of virtual machines that wait for their turn. */
+  readonly #waiting = new Map<NodeJS.Timeout, QemuHostSpec>();
+  #lastMachine = 0;
   #lastId = 0;
   #accepted = 0;
   #refused = 0;
@@ -73,8 +82,13 @@ export class Backend implements AsyncDisposable {
   private constructor(options: BackendOptions) {
     this.#options = options;
     this.socketPath = options.socketPath;
-    this.#limits = { ...defaultLimits, ...options.limits };
-    for (const [name, value] of Object.entries(this.#limits)) {
+    const host = { ...hostLimits(), ...options.host };
+    this.#host = HostShare.create(host);
+    const shareOf = (resource: keyof HostAmounts): number =>
+      Math.min(defaultLimits[resource], Math.floor(host[resource] * GUEST_SHARE));
+    const shares = { descriptors: shareOf('descriptors'), mappings: shareOf('mappings') };
+    this.#limits = { ...defaultLimits, ...shares, ...options.limits };
+    for (const [name, value] of Object.entries({ ...this.#limits, ...options.host })) {
       if (!Number.isSafeInteger(value) || value < 0) throw new UsageError(`a limit of ${value} ${name} for guests`);
     }
     const { registrationsPerSecond = DEFAULT_REGISTRATIONS_PER_SECOND } = options;
@@ -94,9 +108,9 @@ export class Backend implements AsyncDisposable {
 
   /**
    * Serves a guest over any transport. Takes over the descriptors of the spec, also when it throws.
-   * Returns the guest's number.
+   * Returns the guest's number. `payer`: the process or machine whose registrations are counted.
    */
-  serve(transport: HostTransportSpec): number {
+  serve(transport: HostTransportSpec, payer = payerOf(transport)): number {
     using undo = new DisposableStack();
     undo.defer(() => closeHostTransport(transport));
     if (this.#isClosed) throw new MillraceError('MILLRACE_ERR_CLOSED', 'this Backend is closed');
@@ -122,7 +136,7 @@ export class Backend implements AsyncDisposable {
       this.#keep(thread);
       if (isProtocolError) {
         this.#dropped++;
-        if (transport.kind === 'unix') this.#rate.chargeProtocolError(transport.pid);
+        this.#rate.chargeProtocolError(payer);
       }
       publishGuest({ what: isProtocolError ? 'dropped' : 'ended', guest: id, peer, reason });
     });
@@ -136,6 +150,10 @@ export class Backend implements AsyncDisposable {
       devices: this.#grants.map(({ name }) => name),
       limits: this.#limits,
       maxGuests: this.#maxGuests,
+      host: {
+        descriptors: { used: this.#host.used.descriptors, limit: this.#host.limits.descriptors },
+        mappings: { used: this.#host.used.mappings, limit: this.#host.limits.mappings },
+      },
       guests: guests.filter((guest) => guest !== undefined),
       accepted: this.#accepted,
       refused: this.#refused,
@@ -153,6 +171,11 @@ export class Backend implements AsyncDisposable {
     if (this.#isClosed) return;
     this.#isClosed = true;
     clearTimeout(this.#pause);
+    for (const [timer, spec] of this.#waiting) {
+      clearTimeout(timer);
+      closeHostTransport(spec);
+    }
+    this.#waiting.clear();
     this.#watch.close();
     this.#pending.close();
     this.#listener.close();
@@ -170,12 +193,23 @@ export class Backend implements AsyncDisposable {
       // Its thread may have ended since.
       if (thread.isFree) return thread;
     }
-    return new GuestThread();
+    const problem = this.#host.take(GUEST_COST);
+    if (problem !== undefined) throw new MillraceError('MILLRACE_ERR_QUOTA', `serve one more guest: ${problem}`);
+    const onExit = (): void => this.#host.give(GUEST_COST);
+    try {
+      return new GuestThread({ host: this.#host.memory, onExit });
+    } catch (error) {
+      onExit();
+      throw error;
+    }
   }
 
   #keep(thread: GuestThread): void {
     if (!thread.isFree) return;
-    if (this.#isClosed || this.#idle.length >= MAX_IDLE) void thread.close();
+    const { used, limits } = this.#host;
+    // Guests that are there need it more.
+    const isTight = used.descriptors > limits.descriptors / 2 || used.mappings > limits.mappings / 2;
+    if (this.#isClosed || isTight || this.#idle.length >= MAX_IDLE) void thread.close();
     else this.#idle.push(thread);
   }
 
@@ -243,7 +277,8 @@ export class Backend implements AsyncDisposable {
   #admitMachine(socket: Socket, message: UnixMessage): string | undefined {
     try {
       const { name, ends } = receivedMachine(message);
-      const machine = new QemuMachine({ name, ends, serve: (spec) => this.#serveProgram(spec) });
+      const payer = -++this.#lastMachine;
+      const machine = new QemuMachine({ name, ends, serve: (spec) => this.#paceProgram(spec, payer) });
       this.#machines.add(machine);
       void machine.closed.then(() => this.#machines.delete(machine));
       sendMessage(socket, messageKinds.registered, 0, []);
@@ -255,19 +290,37 @@ export class Backend implements AsyncDisposable {
   }
 
   /** Where there is no room, the program learns that from its descriptors, which are closed. */
-  #serveProgram(spec: QemuHostSpec): void {
-    if (!this.#isClosed && this.#guests.size < this.#maxGuests) {
-      this.#serveOrRefuse(spec);
-      return;
+  #serveProgram(spec: QemuHostSpec, payer: number): void {
+    if (this.#isClosed || this.#guests.size >= this.#maxGuests) this.#refuseProgram(spec, 'it has guests enough');
+    else this.#serveOrRefuse(spec, payer);
+  }
+
+  /** A machine pays for its programs as a process does for its guests. */
+  #paceProgram(spec: QemuHostSpec, payer: number): void {
+    const delayMs = this.#rate.charge(payer);
+    if (delayMs === 0) {
+      this.#serveProgram(spec, payer);
+    } else if (delayMs === undefined) {
+      this.#refuseProgram(spec, 'programs of this machine have registered too often');
+    } else {
+      const timer = setTimeout(() => {
+        this.#waiting.delete(timer);
+        this.#serveProgram(spec, payer);
+      }, delayMs);
+      this.#waiting.set(timer, spec);
     }
+  }
+
+  #refuseProgram(spec: QemuHostSpec, reason: string): void {
     this.#refused++;
     closeHostTransport(spec);
+    publishGuest({ what: 'refused', guest: 0, peer: spec.peer, reason });
   }
 
   /** A guest for which there are no descriptors or no memory is refused; the others go on. */
-  #serveOrRefuse(spec: HostTransportSpec): void {
+  #serveOrRefuse(spec: HostTransportSpec, payer = payerOf(spec)): void {
     try {
-      this.serve(spec);
+      this.serve(spec, payer);
     } catch (error) {
       this.#refused++;
       const reason = error instanceof Error ? error.message : String(error);
@@ -289,8 +342,17 @@ export class Backend implements AsyncDisposable {
     if (!uids.includes(uid) && !gids.includes(gid)) return `uid ${uid}, gid ${gid} are not allowed to use this backend`;
     if (this.#machines.size >= this.#maxGuests) return `it has ${this.#machines.size} machines, which is its limit`;
     if (this.#guests.size >= this.#maxGuests) return `it has ${this.#guests.size} guests already, which is its limit`;
-    return undefined;
+    // A thread that is idle has all that a guest needs at first.
+    if (this.#idle.length > 0) return undefined;
+    const problem = this.#host.take(GUEST_COST);
+    if (problem === undefined) this.#host.give(GUEST_COST);
+    return problem;
   }
+}
+
+/** 0 pays for nobody in particular. */
+function payerOf(spec: HostTransportSpec): number {
+  return spec.kind === 'unix' ? spec.pid : 0;
 }
 
 function peerName(pid: number, uid: number): string {

@@ -2,6 +2,7 @@
 
 import type { SoftDeviceOptions } from '../../providers/index.ts';
 import type { GuestLimits } from '../../status/index.ts';
+import type { HostAmounts } from './guest/host-share.ts';
 
 /** A device that guests see. */
 export interface DeviceGrant {
@@ -13,20 +14,21 @@ export interface DeviceGrant {
   readonly soft?: SoftDeviceOptions;
 }
 
-/**
- * A process has 65530 mappings (vm.max_map_count), and every region and ring is one or two of them:
- * with these and the default number of guests, all guests together cannot use them up.
- */
+/** The backend's process has limits for all guests together, too: see guest/host-share.ts. */
 export const defaultLimits: GuestLimits = {
   devices: 8,
   pds: 128,
+  memories: 512,
   regions: 512,
+  grants: 1024,
   memoryBytes: 1024 ** 3,
   cqs: 128,
   srqs: 32,
   qps: 256,
   addressHandles: 512,
   operations: 262_144,
+  descriptors: 4096,
+  mappings: 4096,
 };
 
 export const DEFAULT_MAX_GUESTS = 32;
@@ -42,6 +44,11 @@ export interface BackendPolicy {
   readonly devices?: readonly DeviceGrant[];
   readonly limits?: Partial<GuestLimits>;
   readonly maxGuests?: number;
+  /**
+   * What all guests together may have of the backend's process. Default: most of what the kernel
+   * lets it have.
+   */
+  readonly host?: Partial<HostAmounts>;
   /**
    * Registrations of one process. One that connects more often waits, and longer after a protocol
    * error. Default: 64.

@@ -195,9 +195,19 @@ static void impostor(const char *host, const char *port) {
   }
 }
 
+// A thread that ends while it is frozen is gone only when its tracer has heard of it.
+static void hear_end(int signal __attribute__((unused))) {
+  const int error = errno;
+  while (waitpid(-1, NULL, __WALL | WNOHANG) > 0)
+    ;
+  errno = error;
+}
+
 static void freeze(pid_t thread) {
   if (ptrace(PTRACE_SEIZE, thread, NULL, NULL) || ptrace(PTRACE_INTERRUPT, thread, NULL, NULL)) die("ptrace");
   if (waitpid(thread, NULL, __WALL) < 0) die("waitpid");
+  const struct sigaction ended = {.sa_handler = hear_end, .sa_flags = SA_RESTART};
+  sigaction(SIGCHLD, &ended, NULL);
   say("frozen");
   wait_until_told();
 }

@@ -27,18 +27,18 @@ test('peers that announce more than fits share the table', async () => {
   for (let index = 0; index < PLACES - LEFT; index++) {
     assert.ok(steering.announce({ ...endpointOf(100, index & 0xffff), port: 1 + (index >>> 16) }));
   }
-  const heard: number[] = [];
-  const announcements = new Announcements(steering, (leftOut) => heard.push(leftOut));
+  const heard: boolean[] = [];
+  const announcements = new Announcements(steering, (isFull) => heard.push(isFull));
   for (let peer = 1; peer <= PEERS; peer++) {
     for (let index = 0; index < OF_PEER; index++) announcements.add(endpointOf(peer, index), peer);
   }
   assert.equal(announcements.leftOut, PEERS * OF_PEER - LEFT);
-  assert.deepEqual(heard, [1]);
+  assert.deepEqual(heard, [true]);
   for (let peer = 1; peer <= PEERS; peer++) {
     const all = Array.from({ length: OF_PEER }, (_, index) => endpointOf(peer, index));
     const told = all.filter((endpoint) => !announcements.isLeftOut(endpoint)).length;
     assert.ok(Math.abs(told - LEFT / PEERS) <= 1, `${told} of peer ${peer}`);
   }
   for (let index = 0; index < OF_PEER; index++) announcements.remove(endpointOf(3, index));
-  assert.deepEqual([announcements.leftOut, heard], [0, [1, 0]]);
+  assert.deepEqual([announcements.leftOut, heard], [0, [true, false]]);
 });

@@ -44,6 +44,7 @@ export const allocate: CallHandler = (guest, args, results) => {
     throw new UnsupportedError(`allocate ${sizeBytes} bytes of huge pages: the backend gives none to its guests`);
   }
   using undo = new DisposableStack();
+  guest.quota.takeWith(undo, 'memories');
   guest.quota.takeWith(undo, 'memoryBytes', sizeBytes);
   const memory = undo.use(guest.transport.allocate(sizeBytes, { hugePages }));
   addMemory(guest, memory, results);
@@ -59,6 +60,7 @@ export const adopt: CallHandler = (guest, args, results) => {
   if (!guest.options.hugePages && fstatSync(memory.memory.fd).blksize > MAX_PAGE_BYTES) {
     throw new UnsupportedError('register memory in huge pages: the backend takes none from its guests');
   }
+  guest.quota.takeWith(undo, 'memories');
   guest.quota.takeWith(undo, 'memoryBytes', memory.sizeBytes);
   addMemory(guest, memory, results);
   undo.move();
@@ -79,6 +81,7 @@ export const free: CallHandler = (guest, args) => {
 
 function freeMemory(guest: GuestState, entry: MemoryObject): void {
   guest.objects.remove(entry.handle());
+  guest.quota.give('memories');
   guest.quota.give('memoryBytes', entry.memory.sizeBytes);
   entry.memory.close();
 }
@@ -98,7 +101,11 @@ export const registerMr: CallHandler = (guest, args, results) => {
   }
   const place = { offset: memory.memory.offset + offset, sizeBytes, access };
   const mr = undo.use(owner.pd.register(memory.memory.memory, place));
-  results.u32(guest.objects.add('mr', { mr, owner, memory })).u32(mr.lkey).u32(mr.rkey).u64(mr.address);
+  results
+    .u32(guest.objects.add('mr', { mr, grants: new Set(), owner, memory }))
+    .u32(mr.lkey)
+    .u32(mr.rkey)
+    .u64(mr.address);
   owner.lkeys.add(mr.lkey);
   owner.children++;
   memory.regions++;
@@ -107,23 +114,32 @@ export const registerMr: CallHandler = (guest, args, results) => {
 
 export const closeMr: CallHandler = (guest, args) => {
   const handle = args.u32();
-  const { mr, owner, memory } = guest.objects.get('mr', handle);
+  const { mr, grants, owner, memory } = guest.objects.get('mr', handle);
   guest.objects.remove(handle);
   owner.lkeys.delete(mr.lkey);
   owner.children--;
   mr.close();
   guest.quota.give('regions');
+  guest.quota.give('grants', grants.size);
   if (--memory.regions === 0) freeMemory(guest, memory);
 };
 
 export const grant: CallHandler = (guest, args, results) => {
-  const { mr } = guest.objects.get('mr', args.u32());
+  const { mr, grants } = guest.objects.get('mr', args.u32());
   const { qp } = guest.objects.get('qp', args.u32());
-  results.u32(mr.grant(qp, args.u32()));
+  using undo = new DisposableStack();
+  guest.quota.takeWith(undo, 'grants');
+  const rkey = mr.grant(qp, args.u32());
+  grants.add(rkey);
+  results.u32(rkey);
+  undo.move();
 };
 
 export const revoke: CallHandler = (guest, args) => {
-  guest.objects.get('mr', args.u32()).mr.revoke(args.u32());
+  const { mr, grants } = guest.objects.get('mr', args.u32());
+  const rkey = args.u32();
+  mr.revoke(rkey);
+  if (grants.delete(rkey)) guest.quota.give('grants');
 };
 
 export const createAh: CallHandler = (guest, args, results) => {

@@ -34,6 +34,8 @@ export interface MemoryObject {
 
 interface MrObject {
   readonly mr: Mr;
+  /** Keys that open it to one QP, until they are revoked or it is closed. */
+  readonly grants: Set<number>;
   readonly owner: PdObject;
   readonly memory: MemoryObject;
 }

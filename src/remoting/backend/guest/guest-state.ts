@@ -13,6 +13,7 @@ import { POST_ROWS } from '../queues/guest-request-queue.ts';
 import { GuestSendQueue } from '../queues/guest-send-queue.ts';
 import { TagTable } from '../queues/tag-table.ts';
 import type { GuestKinds } from './guest-objects.ts';
+import type { HostShare } from './host-share.ts';
 import { ObjectTable } from './object-table.ts';
 import { Quota } from './quota.ts';
 
@@ -31,6 +32,7 @@ const MAX_EVENTS = 256;
 export interface GuestStateOptions {
   readonly transport: HostTransport;
   readonly limits: GuestLimits;
+  readonly host: HostShare;
   readonly hugePages: boolean;
   readonly grants: readonly DeviceGrant[];
   readonly counts: SessionCounts;
@@ -65,7 +67,7 @@ export class GuestState implements Disposable {
   constructor(options: GuestStateOptions) {
     this.options = options;
     this.transport = options.transport;
-    this.quota = new Quota(options.limits);
+    this.quota = new Quota(options.limits, options.host);
   }
 
   grant(name: string): DeviceGrant {

@@ -26,6 +26,9 @@ export interface GuestWorkerData {
    * descriptors.
    */
   readonly adopted: Int32Array;
+  /** Of `HostShare`: of all guests, and of this thread. */
+  readonly host: SharedArrayBuffer;
+  readonly ownShare: SharedArrayBuffer;
 }
 
 /** A thread serves one guest after the other. */

@@ -6,6 +6,7 @@ import { MillraceError } from '../../../errors.ts';
 import { EventFd, loadAcquire } from '../../../native/index.ts';
 import type { GuestReport, GuestStatus } from '../../../status/index.ts';
 import { closeHostTransport } from '../../transports/index.ts';
+import { HostShare, hostLimits } from '../guest/host-share.ts';
 import type { FromGuestWorker, GuestSettings, GuestWorkerData, ToGuestWorker } from './guest-messages.ts';
 
 const isSource = import.meta.url.endsWith('.ts');
@@ -27,6 +28,13 @@ interface Serving {
   before: { readonly atMs: number; readonly counts: GuestReport['counts'] | undefined };
 }
 
+interface GuestThreadOptions {
+  /** Of `HostShare`; default: one of its own. */
+  readonly host?: SharedArrayBuffer;
+  readonly onExit?: () => void;
+  readonly runs?: URL;
+}
+
 export class GuestThread {
   readonly #worker: Worker;
   /**
@@ -40,9 +48,11 @@ export class GuestThread {
   #lastAsk = 0;
   #isOver = false;
 
-  /** Tests choose another program. */
-  constructor(runs = program) {
-    const workerData: GuestWorkerData = { wakeFd: this.#wake.fd, adopted: this.#adopted };
+  /** `onExit`: the thread has ended. Tests choose another program. */
+  constructor({ host, onExit, runs = program }: GuestThreadOptions = {}) {
+    const shared = host ?? HostShare.create(hostLimits()).memory;
+    const ownShare = HostShare.nothing();
+    const workerData: GuestWorkerData = { wakeFd: this.#wake.fd, adopted: this.#adopted, host: shared, ownShare };
     try {
       this.#worker = new Worker(runs, { workerData });
     } catch (error) {
@@ -60,6 +70,8 @@ export class GuestThread {
     this.#worker.on('exit', () => {
       this.#isOver = true;
       this.#wake.close();
+      new HostShare(shared, ownShare).clear();
+      onExit?.();
       for (const ask of this.#asked.keys()) this.#answer(ask, undefined);
       this.#closeLeft();
       this.#end({ reason, isProtocolError: false });

@@ -12,6 +12,7 @@ import { openHostTransport } from '../../transports/index.ts';
 import { GrantedDevices } from '../guest/granted-devices.ts';
 import type { DeviceObject } from '../guest/guest-objects.ts';
 import { GuestSession } from '../guest/guest-session.ts';
+import { HostShare } from '../guest/host-share.ts';
 import type { FromGuestWorker, GuestSettings, GuestWorkerData, ToGuestWorker } from './guest-messages.ts';
 
 /**
@@ -29,7 +30,8 @@ const FIRST_DEVICE = 2;
 
 if (parentPort === null) throw new Error('a guest is served by a worker thread');
 const port = parentPort;
-const { wakeFd, adopted } = workerData as GuestWorkerData;
+const { wakeFd, adopted, host, ownShare } = workerData as GuestWorkerData;
+const share = new HostShare(host, ownShare);
 const tell = (message: FromGuestWorker): void => port.postMessage(message);
 
 class GuestLoop implements Disposable {
@@ -60,6 +62,7 @@ class GuestLoop implements Disposable {
       new GuestSession({
         transport: this.#transport,
         limits,
+        host: share,
         hugePages,
         grants,
         openDevice: (grant) => devices.open(grant),
@@ -188,6 +191,7 @@ function serve(settings: GuestSettings): boolean {
     isProtocolError = error instanceof MillraceError && error.code === 'MILLRACE_ERR_PROTOCOL';
     reason = error instanceof Error ? error.message : String(error);
   }
+  share.clear();
   tell({ kind: 'ended', reason, isProtocolError });
   return isLast;
 }

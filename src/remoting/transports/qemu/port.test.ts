@@ -156,7 +156,7 @@ describe('a virtual machine and its ports', { timeout: 20_000 }, () => {
       await eventually('a program has come', () => fixture.specs.length > 0);
       const transport = fixture.specs.pop();
       assert.ok(transport);
-      const thread = new GuestThread(dying);
+      const thread = new GuestThread({ runs: dying });
       const { isProtocolError, reason } = await thread.serve({
         id: times + 1,
         transport,
