@@ -43,7 +43,7 @@ function start(): void {
   const { spinUs, heartbeatMs } = settings.channel;
   const laneLoop = new LaneLoop({
     loop,
-    sessions: () => lane.sessions,
+    sessions: () => lane.linkedSessions,
     mirrors: lane.mirrors,
     spinPolicy: new SpinPolicy(tunings.lane, spinUs === 'auto' ? undefined : spinUs * 1000),
     isRunning: () => isRunning,
