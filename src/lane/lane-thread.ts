@@ -3,7 +3,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { MillraceError } from '../errors.ts';
-import { EventFd } from '../native/index.ts';
+import { EventFd, laneHeap } from '../native/index.ts';
 import type { FromLane, LaneConnections, LaneReport, LaneSettings, ToLane } from './messages.ts';
 
 const isSource = import.meta.url.endsWith('.ts');
@@ -48,7 +48,7 @@ export class LaneThread implements AsyncDisposable {
     this.index = settings.index;
     this.#wake = EventFd.create();
     const workerData: LaneSettings = { ...settings, wakeFd: this.#wake.fd };
-    this.#worker = new Worker(program, { workerData });
+    this.#worker = new Worker(program, { workerData, resourceLimits: laneHeap });
     let reason = 'it ended';
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#ended = promise;

@@ -3,7 +3,7 @@
 
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { EventLoop } from '../loop/index.ts';
-import { EventFd, Fd, nameThread, pollEvents, TimerFd } from '../native/index.ts';
+import { EventFd, Fd, IdleCollector, nameThread, pollEvents, TimerFd } from '../native/index.ts';
 import { SpinPolicy, tunings } from '../spin/index.ts';
 import { LANE_BEAT_NS } from '../steering/index.ts';
 import { Lane } from './lane.ts';
@@ -13,6 +13,8 @@ import type { FromLane, LaneSettings, ToLane } from './messages.ts';
 /** Deadlines are checked at every second sign of life. */
 const SIGNS_PER_BEAT = 2;
 const BEAT_NS = SIGNS_PER_BEAT * LANE_BEAT_NS;
+/** Between two heartbeats; an idle lane takes some for its timers and pings. */
+const IDLE_TURNS = 100;
 
 if (parentPort === null) throw new Error('a lane is a worker thread');
 const port = parentPort;
@@ -83,6 +85,8 @@ function start(): void {
   loop.watch(wake.fd, pollEvents.in, { onEvents: hear });
   let sinceHeartbeatNs = 0;
   let signs = 0;
+  let turnsAtHeartbeat = 0;
+  const collector = new IdleCollector();
   loop.watch(timer.fd, pollEvents.in, {
     onEvents: () => {
       signs += timer.take();
@@ -93,6 +97,9 @@ function start(): void {
       const isHeartbeat = sinceHeartbeatNs >= heartbeatMs * 1e6;
       if (isHeartbeat) sinceHeartbeatNs = 0;
       lane.beat(isHeartbeat);
+      if (!isHeartbeat) return;
+      if (laneLoop.turns - turnsAtHeartbeat < IDLE_TURNS) collector.onIdle();
+      turnsAtHeartbeat = laneLoop.turns;
     },
   });
   timer.set(LANE_BEAT_NS, LANE_BEAT_NS);

@@ -6,7 +6,7 @@ import { changedKeys } from '../config/index.ts';
 import type { DirectServer, LibraryNews } from '../direct/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
 import type { FromLane } from '../lane/index.ts';
-import { type Address, ip } from '../native/index.ts';
+import { type Address, IdleCollector, ip, limitHeapGrowth } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import type { StatusSource } from '../status/index.ts';
 import { isConnectionHeard, publishConnection, publishDaemon, publishError } from '../status/index.ts';
@@ -70,6 +70,9 @@ interface DaemonParts {
 
 const DRAIN_POLL_MS = 50;
 const SUBSCRIBERS_POLL_MS = 500;
+const COLLECT_MS = 2000;
+/** A share of its time, below which the main thread idles. */
+const IDLE_UTILIZATION = 0.1;
 /**
  * When this variable is 1, requests on the control socket may break links, for tests and
  * demonstrations.
@@ -92,6 +95,7 @@ export class ProxyDaemon implements AsyncDisposable {
   static async start(options: ProxyDaemonOptions): Promise<ProxyDaemon> {
     const { config } = options;
     const { node, instance } = config;
+    limitHeapGrowth();
     publishDaemon({ what: 'starting', node, instance, detail: whoIsBelieved(config) });
     await using undo = new AsyncDisposableStack();
     const security = await readSecurity(config.tls);
@@ -383,6 +387,7 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
   // Those that were there before.
   namespaces.discover();
   undo.use(followSubscribers(lanes));
+  undo.use(collectWhenIdle());
   // Undone first: no new connections come, and lanes end while their peers can still be told.
   undo.defer(async () => {
     steering.stopServing();
@@ -447,6 +452,18 @@ function followSubscribers(lanes: Lanes): Disposable {
     wasHeard = isHeard;
     lanes.tellAll({ kind: 'subscribe', isSubscribed: isHeard });
   }, SUBSCRIBERS_POLL_MS);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+/** Looks at the heap of the main thread every few seconds. */
+function collectWhenIdle(): Disposable {
+  const collector = new IdleCollector();
+  let since = performance.eventLoopUtilization();
+  const timer = setInterval(() => {
+    const now = performance.eventLoopUtilization();
+    if (performance.eventLoopUtilization(now, since).utilization < IDLE_UTILIZATION) collector.onIdle();
+    since = now;
+  }, COLLECT_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 

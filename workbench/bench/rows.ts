@@ -3,6 +3,7 @@
 import { UsageError } from '../../src/errors.ts';
 import { didYouMean } from '../../src/text/index.ts';
 import { directRows } from './direct.ts';
+import { loadRows } from './load.ts';
 import { nativeRows } from './native.ts';
 import { proxyRows } from './proxy.ts';
 import { remotingRows } from './remoting.ts';
@@ -22,6 +23,7 @@ const rows: readonly Row[] = [
   ...steerRows,
   ...proxyRows,
   ...directRows,
+  ...loadRows,
   ...vortexLocalRows,
   ...vortexNetRows,
   ...remotingRows,
