@@ -10,8 +10,12 @@ import { addon } from './addon.ts';
 const MIB = 2 ** 20;
 /** A heap is collected when it has grown by so much of what was alive, or by some MiB. */
 const GROWTH_PERCENT = 20;
-/** A heap that has grown by less since it was collected is left alone. */
-const LEAST_GROWTH_BYTES = 6 * MIB;
+/**
+ * A heap that has grown by less since it was collected is left alone: the young generation of a
+ * thread that idles grows by some MiB within a minute, and collecting it takes longer than all else
+ * that such a thread does.
+ */
+const LEAST_GROWTH_BYTES = 12 * MIB;
 
 /**
  * The young generation is three semi-spaces, of 4 MiB here: most short connections die there. The
