@@ -2,6 +2,7 @@
 #include "addon.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -57,6 +58,12 @@ static napi_value add_seals(napi_env env, napi_callback_info info) {
 
 // Gives the pages of a range back to the system: they read as zero from now on. The range need not
 // be mapped here.
+// 1 when pages of any arena were given back to the kernel.
+static napi_value trim_malloc(napi_env env, napi_callback_info info) {
+  (void)info;
+  return mr_return(env, malloc_trim(0));
+}
+
 static napi_value punch_hole(napi_env env, napi_callback_info info) {
   napi_value argv[3];
   int32_t fd;
@@ -256,6 +263,7 @@ MR_EXPORTS(memory) {
       MR_FUNCTION("seals", seals),
       MR_FUNCTION("addSeals", add_seals),
       MR_FUNCTION("punchHole", punch_hole),
+      MR_FUNCTION("trimMalloc", trim_malloc),
       MR_FUNCTION("map", map),
       MR_FUNCTION("adviseHuge", advise_huge),
       MR_FUNCTION("unmap", unmap),

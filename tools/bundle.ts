@@ -87,3 +87,6 @@ function publish(files: readonly OutputFile[], made: string): void {
     if (Date.now() - mtimeMs > KEPT_MS) rmSync(old, { recursive: true, force: true });
   }
 }
+
+// The path alone, for whoever starts it so.
+if (import.meta.main) process.stdout.write(`${await bundleCommand()}\n`);

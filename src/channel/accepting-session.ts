@@ -1,5 +1,5 @@
-// The session of the acceptor: takes the transports that the dialer offers, as far as it has a
-// device for them.
+// The session of the acceptor: asks the dialer for the link when it is needed, and takes the
+// transports that the dialer offers, as far as it has a device for them.
 
 import type { LinkMessage, Offer } from './handshake.ts';
 import { type Geometry, regionBytes } from './region-layout.ts';
@@ -15,13 +15,23 @@ export class AcceptingSession extends Session {
   protected override onPeerUp(): void {
     // The `broken` that we sent may have been lost.
     if (this.isBroken) this.onFailed('it broke meanwhile');
+    this.onWanted();
   }
 
-  protected override onBeat(): void {}
+  protected override onWanted(): void {
+    if (this.isWanted && this.link === undefined && this.isPeerUp) this.say({ kind: 'want' });
+  }
+
+  protected override onBeat(_nowNs: number, isHeartbeat: boolean): void {
+    // The dialer may have forgotten it.
+    if (isHeartbeat) this.onWanted();
+  }
 
   protected override onMessage(message: LinkMessage): void {
     if (message.kind === 'offer') this.#onOffer(message);
     else if (message.kind === 'ready') this.#onReady();
+    else if (message.kind === 'rest') this.#onRest();
+    else if (message.kind === 'unable') this.#onUnable(message.reason);
   }
 
   protected override onFailed(reason: string): void {
@@ -37,7 +47,7 @@ export class AcceptingSession extends Session {
       this.#reject('session', 'not known here');
       return;
     }
-    if (!isKnown) this.drop('the peer begins anew');
+    if (!isKnown) this.drop('the peer begins anew', false);
     this.markBroken();
     this.dropTransport();
     this.closeLeaving();
@@ -72,6 +82,7 @@ export class AcceptingSession extends Session {
     }
     if (typeof transport === 'string') {
       this.#reject('device', transport);
+      this.#forgetUnmade(transport);
       return;
     }
     this.peerRead = offer.read;
@@ -81,6 +92,7 @@ export class AcceptingSession extends Session {
     } catch (error) {
       this.#reject('device', messageOf(error));
       this.dropTransport();
+      this.#forgetUnmade(messageOf(error));
       return;
     }
     // The peer has stopped writing, and begins again when it gets our `accept`.
@@ -90,6 +102,31 @@ export class AcceptingSession extends Session {
 
   #reject(code: 'session' | 'device', reason: string): void {
     this.say({ kind: 'reject', attempt: this.attempt, code, reason });
+  }
+
+  /** The dialer may try another device, or none: rings are made with the next offer. */
+  #forgetUnmade(reason: string): void {
+    if (!this.hasBegun) this.drop(reason, false);
+  }
+
+  /** The dialer does not use the link. */
+  #onRest(): void {
+    const { link } = this;
+    if (link !== undefined && !(link.isUp && link.isUnused)) {
+      this.say({ kind: 'busy', attempt: this.attempt });
+      return;
+    }
+    if (link !== undefined) this.isResting = true;
+    this.say({ kind: 'rested', attempt: this.attempt });
+  }
+
+  #onUnable(reason: string): void {
+    if (this.hasBegun) return;
+    const why = `at the peer: ${reason}`;
+    this.unmade(why);
+    this.drop(why, false);
+    // It is asked for again at heartbeats: nothing is carried until it is up.
+    this.isWanted = true;
   }
 
   #onReady(): void {

@@ -12,6 +12,10 @@ export class DirectStreams implements Iterable<DirectStream> {
     this.#owner = owner;
   }
 
+  get count(): number {
+    return this.#byKey.size;
+  }
+
   /** A stream for a slot, which is not open yet. A key names one stream at a time. */
   add(key: string, slot: MirroredSlot): DirectStream {
     this.#byKey.get(key)?.lose();

@@ -1,9 +1,14 @@
 // What two lanes say to each other to connect a link, by way of the daemons' control connection.
 //
+//   acceptor:  want      it needs the link: the dialer makes an offer
 //   dialer:    offer     a session, new or to be resumed; the ring's geometry; a transport; how far it has read
 //   acceptor:  accept    its transport, and how far it has read; or `reject` with a reason
 //   dialer:    ready     it is connected: both may write
+//   dialer:    unable    none of its devices led to a link; it goes on trying
 //   acceptor:  broken    its transport does not work any more: the dialer offers another
+//   dialer:    rest      nothing uses the link: it may end, if the acceptor does not use it either
+//   acceptor:  rested    it does not, and opens no stream from now on: the dialer ends it by `closed`
+//   acceptor:  busy      it does: the link stays
 //   either:    closed    it has ended the session, and all streams with it
 
 import {
@@ -40,7 +45,7 @@ const geometry = converted(
   (given) => given,
 );
 
-export const linkProtocol = new Protocol('link', 2, {
+export const linkProtocol = new Protocol('link', 3, {
   offer: {
     /** Of the rings. First, since another layout may well have other fields. */
     layout: oneOf(LAYOUT_VERSION),
@@ -59,7 +64,12 @@ export const linkProtocol = new Protocol('link', 2, {
   /** `session`: start anew. `device`: try another. `busy`: try again later. */
   reject: { attempt, code: oneOf('session', 'device', 'busy'), reason },
   ready: { attempt },
+  want: {},
+  unable: { reason },
   broken: { attempt, reason },
+  rest: { attempt },
+  rested: { attempt },
+  busy: { attempt },
   closed: { attempt, reason },
 });
 

@@ -74,6 +74,13 @@ export interface LinkEvents {
   onBroken(reason: string, isProtocolError: boolean): void;
 }
 
+export interface LinkCounters {
+  readonly recordsIn: number;
+  readonly recordsOut: number;
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+}
+
 /** How far a side has read: what the other side must send again starts here. */
 export interface ReadState {
   readonly position: number;
@@ -111,6 +118,13 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
    * Records that the peer has not read are in our own memory, whatever becomes of the transport.
    */
   #isHome = true;
+  /** Streams that were opened here, by either side. */
+  #openings = 0;
+  /** The same, as of the last beat; and when it last was in use. */
+  #openingsAtBeat = 0;
+  #usedNs = monotonicNs();
+  /** Where the outgoing ring was when the last stream ended. */
+  #endPosition = ringStart.position;
   /** The peer wants idle streams to give credit back. */
   #isPeerShort = false;
   #pingSentNs = 0;
@@ -176,9 +190,20 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     return count;
   }
 
-  get counters(): { recordsIn: number; recordsOut: number; bytesIn: number; bytesOut: number } {
+  get counters(): LinkCounters {
     const [from, to] = [this.#reader, this.#writer];
     return { recordsIn: from.records, recordsOut: to.records, bytesIn: from.bytes, bytesOut: to.bytes };
+  }
+
+  /** When it was last seen to be in use, at a beat or before. */
+  get usedNs(): number {
+    return this.#usedNs;
+  }
+
+  /** No stream is left, and the peer has read all that was written for streams. */
+  get isUnused(): boolean {
+    const isRead = (this.outgoing.peerPosition - this.#endPosition) >>> 0 < 0x8000_0000;
+    return isRead && this.#streams.count === 0 && this.#sockets.size === 0 && this.#direct.count === 0;
   }
 
   get readState(): ReadState {
@@ -193,9 +218,14 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     const id = this.#streams.allocate();
     if (id < 0) return false;
     const stream = new Stream(id, this, socket, info, LEAST_WINDOW_BYTES, false);
-    this.#streams.set(stream);
+    this.#set(stream);
     this.#sockets.add(stream);
     return true;
+  }
+
+  #set(stream: Stream | DirectStream): void {
+    this.#openings++;
+    this.#streams.set(stream);
   }
 
   /**
@@ -208,7 +238,7 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     if (id < 0) return undefined;
     const stream = this.#direct.add(key, slot);
     stream.open(id);
-    this.#streams.set(stream);
+    this.#set(stream);
     return stream;
   }
 
@@ -343,6 +373,8 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     // However few records were read: what the peer's status says of its ring is then true.
     if (this.#indexer.isBehind) this.#indexer.publish(this.#transport, this.#notifier.mode);
     for (const stream of this.#sockets) stream.beat(this.#isPeerShort);
+    if (!this.isUnused || this.#openings !== this.#openingsAtBeat) this.#usedNs = nowNs;
+    this.#openingsAtBeat = this.#openings;
     this.#pingSentNs = nowNs;
     this.#writer.enqueuePing(recordKinds.ping, (nowNs / 1000) >>> 0, this.context.budget.isShort ? 0 : -1);
   }
@@ -396,6 +428,7 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
 
   idFree(stream: Stream | DirectStream): void {
     this.#streams.delete(stream);
+    this.#endPosition = this.outgoing.position;
   }
 
   slotLeft(stream: DirectStream): void {
@@ -462,7 +495,7 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     if (incoming.size !== KEY_BYTES) return `stream ${id} is opened without its key`;
     const stream = this.#direct.expected(readKey(this.#words, incoming.payloadOffset));
     stream.opened(id);
-    this.#streams.set(stream);
+    this.#set(stream);
     return '';
   }
 
@@ -477,12 +510,12 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     if (typeof leg === 'number') {
       const info = { client, original, isOpener: false, command: '', pid: 0, netns: 0 };
       const refused = new Stream(id, this, new Socket(-1), info, credit, false);
-      this.#streams.set(refused);
+      this.#set(refused);
       refused.refuse(leg);
       return '';
     }
     const stream = new Stream(id, this, leg.socket, leg.info, credit, leg.isConnecting);
-    this.#streams.set(stream);
+    this.#set(stream);
     this.#sockets.add(stream);
     if (!leg.isConnecting) stream.accepted();
     return '';

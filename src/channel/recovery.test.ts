@@ -91,7 +91,10 @@ describe('a peer that is gone', () => {
     joined.acceptor.sessions[0]?.peerUp(false);
     joined.dialer.sessions[0]?.peerUp(false);
     await joined.until('all are reset', () => programs.every(({ error }) => error !== ''));
-    await joined.untilUp();
+    assert.deepEqual(
+      joined.sessions.map(({ state }) => state),
+      ['idle', 'idle'],
+    );
     await joined.assertNothingIsLeft();
     await assertAllWhole(joined, await talkers(joined, 2));
   });

@@ -1,5 +1,5 @@
-// A session: keeps a link connected, by one transport after the other, and gives up in time. The
-// dialing side offers transports, the accepting side takes them.
+// A session: makes a link when it is needed, keeps it connected, by one transport after the other,
+// and gives up in time. The dialing side offers transports, the accepting side takes them.
 
 import { ProtocolError } from '../errors.ts';
 import type { Watched } from '../loop/index.ts';
@@ -7,12 +7,13 @@ import { monotonicNs, pollEvents, type Socket } from '../native/index.ts';
 import type { Device } from '../verbs/index.ts';
 import type { DirectStream } from './direct-stream.ts';
 import { type Accept, type LinkMessage, linkProtocol } from './handshake.ts';
-import { Link, type LinkEvents, type LinkHost, type LinkOptions, type ReadState } from './link.ts';
+import { Link, type LinkCounters, type LinkEvents, type LinkHost, type LinkOptions, type ReadState } from './link.ts';
 import type { LinkContext } from './link-context.ts';
 import type { MirroredSlot } from './mirrored-slot.ts';
 import { regionBytes } from './region-layout.ts';
 import type { StreamInfo } from './stream.ts';
 import { Transport, type TransportOptions } from './transport.ts';
+import { WaitingClients } from './waiting-clients.ts';
 
 export interface SessionOptions extends Omit<LinkOptions, 'salt'>, Omit<TransportOptions, 'slotBytes'> {
   /** In order of preference. */
@@ -23,9 +24,16 @@ export interface SessionOptions extends Omit<LinkOptions, 'salt'>, Omit<Transpor
   readonly recoveryNs: number;
   /** A link is broken when its pings stay unanswered for so long. */
   readonly deadNs: number;
+  /** The dialer gives a link back that nothing has used for so long. */
+  readonly idleNs: number;
 }
 
-export type SessionState = 'down' | 'connecting' | 'up' | 'recovering';
+/**
+ * `idle`: there is no link, and none is needed. `connecting`: it is made for the first time.
+ * `down`: it could not be made, or ended because it broke; it is tried again, and nobody waits for
+ * it.
+ */
+export type SessionState = 'idle' | 'connecting' | 'up' | 'recovering' | 'down';
 
 /** The lane, as its sessions see it. */
 export interface SessionHost extends LinkHost {
@@ -33,12 +41,20 @@ export interface SessionHost extends LinkHost {
   send(body: object): boolean;
   openDevice(name: string): Device;
   onState(state: SessionState, reason: string): void;
+  /** There is a link now, or none any more. */
+  onLink(): void;
+  /** A stream was opened for a client of this host. */
+  onOpened(info: StreamInfo): void;
+  /** A client has waited for a link that was not made, and was reset. */
+  onRefused(info: StreamInfo, reason: string): void;
   /** The control connection with the peer is to end. */
   onProtocolError(reason: string): void;
   /** The promise needs Node's loop to settle. */
   wait(work: Promise<void>): void;
 }
 
+/** Why a link was given back. */
+export const NOT_USED = 'it was not used';
 /** The other side has at least so long to answer an offer: it opens a device for it. */
 const ANSWER_NS = 3_000_000_000;
 
@@ -55,10 +71,18 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   protected isPeerUp = false;
   /** The link was up, so the peer knows the session and resumes it. */
   protected hasBegun = false;
+  /** The link is to be made. */
+  protected isWanted = false;
+  /** The link is about to be given back: new streams wait for the next one. */
+  protected isResting = false;
   /** How far the peer has read, as of the last handshake. */
   protected peerRead: ReadState = { position: 0, sequence: 1 };
   #link: Link | undefined;
-  #state: SessionState = 'down';
+  #state: SessionState = 'idle';
+  #reason = '';
+  readonly #waiting = new WaitingClients();
+  /** Of links that were given back or dropped. */
+  #past: LinkCounters = { recordsIn: 0, recordsOut: 0, bytesIn: 0, bytesOut: 0 };
   #transport: Transport | undefined;
   /** Dropped transports, which are closed before another is made. */
   readonly #leaving: Transport[] = [];
@@ -81,11 +105,14 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     this.host = host;
   }
 
-  /** The control connection is up, and the link is not. */
+  /** The control connection is up. */
   protected abstract onPeerUp(): void;
 
-  /** Several times a second. */
-  protected abstract onBeat(): void;
+  /** The link is needed from now on, and is not up. */
+  protected abstract onWanted(): void;
+
+  /** Several times a second; `isHeartbeat`: about once a second. */
+  protected abstract onBeat(nowNs: number, isHeartbeat: boolean): void;
 
   /** The peer's lane sent a message of the current attempt, or an offer. */
   protected abstract onMessage(message: LinkMessage): void;
@@ -108,27 +135,70 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     return this.#transport?.wire ?? '';
   }
 
+  /** Streams of the link, and clients that wait for it. */
+  get streamCount(): number {
+    return (this.#link?.streamCount ?? 0) + this.#waiting.count;
+  }
+
+  /** The same, without direct streams that have left their slots. */
+  get connectionCount(): number {
+    return (this.#link?.connectionCount ?? 0) + this.#waiting.count;
+  }
+
+  /** Of all links that it has made. */
+  get counters(): LinkCounters {
+    const [past, now] = [this.#past, this.#link?.counters];
+    if (now === undefined) return past;
+    return {
+      recordsIn: past.recordsIn + now.recordsIn,
+      recordsOut: past.recordsOut + now.recordsOut,
+      bytesIn: past.bytesIn + now.bytesIn,
+      bytesOut: past.bytesOut + now.bytesOut,
+    };
+  }
+
   /**
    * The control connection is up. `isSame`: the peer's daemon has the same incarnation as before.
    */
   peerUp(isSame: boolean): void {
     this.isPeerUp = true;
-    if (!isSame) this.drop('the peer started again');
-    if (this.#link?.isUp !== true) this.onPeerUp();
+    if (!isSame) this.#forget();
+    this.onPeerUp();
   }
 
   peerDown(): void {
     this.isPeerUp = false;
   }
 
-  /** False when the connection cannot be carried. */
+  /** The link is made, unless it is there. */
+  want(): void {
+    if (this.isWanted || (this.#link?.isUp === true && !this.isResting)) return;
+    this.isWanted = true;
+    this.onWanted();
+  }
+
+  /**
+   * Opens a stream for a client, or has it wait for the link. False when the connection cannot be
+   * carried.
+   */
   open(socket: Socket, info: StreamInfo): boolean {
-    return this.#link !== undefined && this.#state !== 'connecting' && this.#link.open(socket, info);
+    const link = this.#link;
+    if (link !== undefined && !this.isResting && (link.isUp || this.isBroken)) {
+      if (!link.open(socket, info)) return false;
+      this.host.onOpened(info);
+      return true;
+    }
+    if (!this.isPeerUp || this.#state === 'down') return false;
+    if (!this.#waiting.add(socket, info, monotonicNs())) return false;
+    this.want();
+    return true;
   }
 
   /** Undefined when the slot cannot be mirrored now. */
   mirror(key: string, slot: MirroredSlot, isOpener: boolean): DirectStream | undefined {
-    return this.#link?.isUp === true ? this.#link.mirror(key, slot, isOpener) : undefined;
+    // An acceptor that rests has given its word. A dialer may still be told that the link is used.
+    const isUp = this.#link?.isUp === true && (this.isDialer || !this.isResting);
+    return isUp ? this.#link?.mirror(key, slot, isOpener) : undefined;
   }
 
   turn(): number {
@@ -148,7 +218,11 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     const nowNs = monotonicNs();
     if (this.#brokenNs + this.options.recoveryNs < nowNs) this.drop('the peer did not come back');
     if (nowNs > this.#deadlineNs) this.failed('the peer did not answer the offer');
-    else this.onBeat();
+    else this.onBeat(nowNs, isHeartbeat);
+    const { recoveryNs, deadNs } = this.options;
+    if (this.#waiting.sinceNs + Math.max(recoveryNs, deadNs) < nowNs) {
+      this.unmade('the link was not made in time');
+    }
     const link = this.#link;
     if (link?.isUp !== true) return;
     if (nowNs - link.heardNs > this.options.deadNs) this.failed('pings stay unanswered');
@@ -165,8 +239,8 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
       this.host.onProtocolError(error.message);
       return;
     }
-    if (message.kind !== 'offer' && message.attempt !== this.attempt) return;
-    if (message.kind === 'closed') this.drop(`the peer ended the session: ${message.reason}`);
+    if (message.kind !== 'offer' && 'attempt' in message && message.attempt !== this.attempt) return;
+    if (message.kind === 'closed') this.#onClosed(message.reason);
     else this.onMessage(message);
   }
 
@@ -180,6 +254,8 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   close(reason: string): void {
     if (this.#link !== undefined) this.say({ kind: 'closed', attempt: this.attempt, reason });
     this.drop(reason);
+    this.isWanted = false;
+    this.#refuseWaiting(reason);
   }
 
   [Symbol.dispose](): void {
@@ -272,6 +348,8 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     this.#brokenBeforeNs = this.#brokenNs;
     if (this.isBroken) this.recoveries++;
     this.#brokenNs = Number.POSITIVE_INFINITY;
+    this.isWanted = false;
+    this.isResting = false;
     this.#setState('up', '');
     const { doorbell } = transport;
     if (doorbell !== undefined)
@@ -279,12 +357,30 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     // Records and programs have waited since.
     this.#isRung = true;
     this.context.loop.again({ resume: () => {} });
+    this.openWaiting();
+  }
+
+  /** For clients that wait while the link is up. */
+  protected openWaiting(): void {
+    for (const { socket, info } of this.#waiting.take()) {
+      if (this.#link?.open(socket, info) === true) this.host.onOpened(info);
+      else this.#refuse(socket, info, 'there are too many streams');
+    }
+  }
+
+  /** The link cannot be made now: nobody waits for it, and it is tried again. */
+  protected unmade(reason: string): void {
+    this.#refuseWaiting(reason);
+    if (this.#link?.isUp !== true && !this.isBroken) this.#setState('down', reason);
   }
 
   /** Returns the link, which is made if there is none. */
   protected linkOf(options: Omit<LinkOptions, 'salt'>): Link {
     const salt = saltOf(this.sessionId);
-    this.#link ??= new Link(this.context, this.isDialer, { ...options, salt }, this.host, this);
+    if (this.#link === undefined) {
+      this.#link = new Link(this.context, this.isDialer, { ...options, salt }, this.host, this);
+      this.host.onLink();
+    }
     this.#setState(this.isBroken ? 'recovering' : 'connecting', '');
     return this.#link;
   }
@@ -340,6 +436,10 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   }
 
   protected failed(reason: string, isDevice = false): void {
+    if (this.isResting && !this.isDialer) {
+      this.#rested();
+      return;
+    }
     const wasUp = this.#link?.isUp === true;
     const hasWorked = wasUp && this.#hasWorked;
     this.dropTransport();
@@ -357,29 +457,67 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     return link.heardNs > this.#beganNs || link.outgoing.peerPosition !== this.peerRead.position;
   }
 
-  /** Ends all streams. False when there was no link. */
-  protected drop(reason: string): boolean {
+  /**
+   * Ends all streams. False when there was no link. `isFailure`: it is to be made again, to see
+   * that it can be; otherwise when somebody needs it.
+   */
+  protected drop(reason: string, isFailure = true): boolean {
     const link = this.#link;
     this.dropTransport();
+    this.#past = this.counters;
     this.#link = undefined;
     this.hasBegun = false;
+    this.isResting = false;
     this.#deadlineNs = Number.POSITIVE_INFINITY;
     this.#brokenNs = Number.POSITIVE_INFINITY;
     if (link === undefined) return false;
     link.close();
     // After the transport, which is closed in the next turn, too.
     this.context.loop.again({ resume: () => link.free() });
-    this.#setState('down', reason);
+    this.host.onLink();
+    if (isFailure) this.isWanted = true;
+    this.#setState(isFailure || this.#state === 'down' ? 'down' : 'idle', reason);
     return true;
+  }
+
+  /** The peer is another one now: what was known of it does not count. */
+  #forget(): void {
+    this.drop('the peer started again', false);
+    this.isWanted = this.#waiting.count > 0;
+    this.#setState('idle', '');
+  }
+
+  #onClosed(reason: string): void {
+    if (this.isResting && !this.isDialer) this.#rested();
+    else this.drop(`the peer ended the session: ${reason}`);
+  }
+
+  /** The dialer has ended the link, as was agreed. */
+  #rested(): void {
+    this.drop(NOT_USED, false);
+    if (this.isWanted) this.onWanted();
+  }
+
+  #refuseWaiting(reason: string): void {
+    for (const { socket, info } of this.#waiting.take()) this.#refuse(socket, info, reason);
+  }
+
+  #refuse(socket: Socket, info: StreamInfo, reason: string): void {
+    socket.resetOnClose();
+    socket.close();
+    this.host.onRefused(info, reason);
   }
 
   protected say(message: LinkMessage): boolean {
     return this.host.send(linkProtocol.encode(message));
   }
 
-  #setState(state: SessionState, reason: string): void {
-    if (state === this.#state && reason === '') return;
+  #setState(next: SessionState, reason: string): void {
+    // What could not be made counts again when it is up.
+    const state = next === 'connecting' && this.#state === 'down' ? 'down' : next;
+    if (state === this.#state && (reason === '' || reason === this.#reason)) return;
     this.#state = state;
+    this.#reason = reason;
     this.host.onState(state, reason);
   }
 }

@@ -64,7 +64,7 @@ const listAlign = ['left', 'left', 'left', 'right', 'left', 'right', 'right', 'r
 
 function listOf(peers: readonly PeerStatus[], paint: Paint): string {
   const rows = peers.map(({ name, address, state, sinceMs, links, reason }) => {
-    const wires = [...new Set(links.map(({ wire }) => wire))].join(',');
+    const wires = [...new Set(links.flatMap(({ wire }) => wire || []))].join(',');
     const up = links.filter((link) => link.state === 'up').length;
     const figures = [sum(links, 'bytesIn'), sum(links, 'bytesOut'), sum(links, 'heldBytes')].map(bytesText);
     const streams = String(sum(links, 'streams'));
@@ -126,7 +126,7 @@ function detailOf({ links, ...peer }: PeerStatus, paint: Paint): string {
     field('listeners', `${peer.listeners} announced`),
   ];
   if (links.length === 0)
-    return [...lines, field('links', 'none yet: they are made when the control connection is up')].join('\n');
+    return [...lines, field('links', 'none yet: the control connection was not up so far')].join('\n');
   const [title = '', ...rows] = table(linkHeader, links.map(linkRow), linkAlign).map((line) => `  ${line}`);
   return [...lines, '', paint('bold', title), ...rows].join('\n');
 }
@@ -136,7 +136,7 @@ function linkRow(link: LinkStatus): readonly string[] {
     String(link.index),
     String(link.lane),
     link.state,
-    link.inPlace ? `${link.wire}, in place` : link.wire,
+    link.inPlace ? `${link.wire}, in place` : link.wire || '-',
     String(link.streams),
     bytesText(link.bytesIn),
     bytesText(link.bytesOut),

@@ -1,6 +1,6 @@
 // The lines that `millrace top` shows.
 
-import type { DaemonStatus } from '../status/index.ts';
+import type { DaemonStatus, LinkState } from '../status/index.ts';
 import { printable } from '../text/index.ts';
 import { processOf } from './conn.ts';
 import { ageText, bytesText, countText, microsecondsText, percentText, rateText } from './figures.ts';
@@ -64,8 +64,8 @@ function links({ peers, links }: TopFigures, status: DaemonStatus): Block {
     const total = [shown, words, '', '', '', rateText(inPerSecond), rateText(outPerSecond), '', '', '', ''];
     const detail = own.map(({ link, recordsPerSecond, ...flow }) => [
       own.length === 1 ? shown : '',
-      own.length === 1 && link.state === 'up' ? words : link.state,
-      link.wire,
+      own.length === 1 && isUsable(link.state) ? words : link.state,
+      link.wire || '-',
       String(link.lane),
       String(link.streams),
       rateText(flow.inPerSecond),
@@ -78,6 +78,11 @@ function links({ peers, links }: TopFigures, status: DaemonStatus): Block {
     return own.length === 1 ? detail : [total, ...detail];
   });
   return { header, rows, words: 3 };
+}
+
+/** A link that is idle is made when it is used. */
+function isUsable(state: LinkState): boolean {
+  return state === 'up' || state === 'idle';
 }
 
 function lanes({ lanes }: TopFigures): Block {

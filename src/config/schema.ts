@@ -132,6 +132,10 @@ const channel = z.strictObject(
       .seconds(0, 3600)
       .default(10)
       .describe('how long streams wait for a broken peer to come back'),
+    idleSeconds: field
+      .seconds(1, 86_400)
+      .default(300)
+      .describe('a link that no connection has used for so long is given back; the daemon that dials decides'),
   },
   mapping,
 );

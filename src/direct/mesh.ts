@@ -30,7 +30,7 @@ export interface Mesh {
   peersFor(host: string): readonly string[];
   /** Does nothing when the peer is not up. */
   tell(peer: string, word: DirectWord): void;
-  /** One of the links to the peer that are up, each in turn. */
+  /** One of the links to the peer that are up, each in turn; where one is not, it is made. */
   nextLink(peer: string): number | undefined;
   isLinkUp(peer: string, link: number): boolean;
   /** What a link goes over; '' when it is not known. */

@@ -10,16 +10,21 @@ import {
   openDevice,
   openSoftDevice,
   type SoftWire,
+  sweepRuntimeDir,
 } from '../providers/index.ts';
 import { makeRunFolder } from '../system/index.ts';
 
 /** For tests and trials: a fault plan as JSON, for soft devices. */
 const FAULTS_VARIABLE = 'MILLRACE_FAULTS';
 
-/** The same for daemons whose `soft-shm` devices find each other, and for no others. */
+/**
+ * The same for daemons whose `soft-shm` devices find each other, and for no others. What daemons
+ * left there that were killed is removed, whether or not this one opens a device.
+ */
 export function meetingPlace({ runtimeDir }: DeviceConfig): string {
   const folder = runtimeDir ?? defaultRuntimeDir();
   makeRunFolder(folder);
+  sweepRuntimeDir(folder);
   const { dev, ino } = statSync(folder);
   const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
   return createHash('sha256').update(`${boot} ${dev} ${ino}`).digest('hex');

@@ -12,15 +12,14 @@ export function endsOf({ isOpener, client, original }: StreamInfo): readonly [Ad
 
 export function linkStatus(index: number, lane: number, session: Session): LinkStatus {
   const { link, state, wire, recoveries } = session;
-  const none = { recordsIn: 0, recordsOut: 0, bytesIn: 0, bytesOut: 0 };
   return {
     index,
     lane,
     state,
     wire,
     inPlace: link?.transport?.window !== undefined,
-    streams: link?.streamCount ?? 0,
-    ...(link?.counters ?? none),
+    streams: session.streamCount,
+    ...session.counters,
     posts: link?.transport?.posts ?? 0,
     notificationsOut: link?.transport?.notificationsOut ?? 0,
     notificationsIn: link?.transport?.notificationsIn ?? 0,

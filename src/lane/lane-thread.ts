@@ -3,7 +3,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { MillraceError } from '../errors.ts';
-import { EventFd, endProcess } from '../native/index.ts';
+import { EventFd, endProcess, laneHeap } from '../native/index.ts';
 import { placeOfWorker } from '../watchdog/index.ts';
 import type { FromLane, LaneConnections, LaneReport, LaneSettings, ToLane } from './messages.ts';
 
@@ -62,7 +62,7 @@ export class LaneThread implements AsyncDisposable {
     this.index = settings.index;
     this.#wake = EventFd.create();
     const workerData: LaneSettings = { ...settings, wakeFd: this.#wake.fd };
-    this.#worker = new Worker(program, { workerData });
+    this.#worker = new Worker(program, { workerData, resourceLimits: laneHeap });
     let reason = 'it ended';
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#ended = promise;

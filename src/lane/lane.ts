@@ -57,8 +57,9 @@ export class Lane implements Disposable {
   readonly #routes = new Routes();
   readonly mirrors: Mirrors;
   readonly #peers = new Map<string, PeerSessions>();
-  /** All of them, in one list for the loop. */
   #sessions: Session[] = [];
+  /** Those with a link, in one list for the loop: peers that nothing is sent to cost it nothing. */
+  #linked: Session[] = [];
   readonly #undo: DisposableStack;
 
   constructor(loop: EventLoop, settings: LaneSettings, host: LaneHost) {
@@ -90,8 +91,9 @@ export class Lane implements Disposable {
     this.#undo = undo.move();
   }
 
-  get sessions(): readonly Session[] {
-    return this.#sessions;
+  /** Those that have a link. */
+  get linkedSessions(): readonly Session[] {
+    return this.#linked;
   }
 
   hear(message: ToLane): void {
@@ -113,6 +115,9 @@ export class Lane implements Disposable {
         break;
       case 'link':
         this.#peers.get(message.peer)?.get(message.link)?.hear(message.body);
+        break;
+      case 'want':
+        this.#peers.get(message.peer)?.get(message.link)?.want();
         break;
       case 'routes':
         this.#routes.change(message.peer, message.added, message.removed);
@@ -218,6 +223,11 @@ export class Lane implements Disposable {
 
   #listSessions(): void {
     this.#sessions = Array.from(this.#peers.values()).flatMap((sessions) => [...sessions.values()]);
+    this.#listLinked();
+  }
+
+  #listLinked(): void {
+    this.#linked = this.#sessions.filter(({ link }) => link !== undefined);
   }
 
   #hostOf(peer: string, link: number): SessionHost {
@@ -233,6 +243,12 @@ export class Lane implements Disposable {
         const wire = this.#peers.get(peer)?.get(link)?.wire ?? '';
         this.#host.tell({ kind: 'state', peer, link, state, reason, wire });
       },
+      onLink: () => this.#listLinked(),
+      onOpened: (info) => this.#events.opened(info, peer, this.#peers.get(peer)?.get(link)?.wire),
+      onRefused: (info, reason) => {
+        this.#events.refused(info, peer, reason);
+        this.#acceptor.closed(info);
+      },
       onProtocolError: (reason) => this.#host.tell({ kind: 'protocolError', peer, reason }),
       wait: (work) => this.#host.wait(work),
     };
@@ -245,9 +261,7 @@ export class Lane implements Disposable {
     for (const peer of this.#routes.peersOf(info.original)) {
       let best: Session | undefined;
       for (const session of this.#sessionsWith(peer)) if (streamsOf(session) < streamsOf(best)) best = session;
-      if (best?.open(socket, info) !== true) continue;
-      this.#events.opened(info, peer, best.wire);
-      return true;
+      if (best?.open(socket, info) === true) return true;
     }
     return false;
   }
@@ -265,7 +279,7 @@ export class Lane implements Disposable {
 
   get connectionCount(): number {
     let count = 0;
-    for (const { link } of this.#sessions) count += link?.connectionCount ?? 0;
+    for (const session of this.#sessions) count += session.connectionCount;
     return count;
   }
 
@@ -299,5 +313,5 @@ export class Lane implements Disposable {
 }
 
 function streamsOf(session: Session | undefined): number {
-  return session === undefined ? Number.POSITIVE_INFINITY : (session.link?.streamCount ?? 0);
+  return session?.streamCount ?? Number.POSITIVE_INFINITY;
 }

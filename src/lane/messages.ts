@@ -59,6 +59,8 @@ export type ToLane =
   /** The peer left the directory, or hung up: its streams end. */
   | { readonly kind: 'peerGone'; readonly peer: string; readonly reason: string }
   | { readonly kind: 'link'; readonly peer: string; readonly link: number; readonly body: object }
+  /** Something is about to use that link: it is made unless it is there. */
+  | { readonly kind: 'want'; readonly peer: string; readonly link: number }
   /** What listens at a peer, as IP endpoints in text. */
   | {
       readonly kind: 'routes';

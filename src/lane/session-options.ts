@@ -24,6 +24,7 @@ export function sessionOptions({ channel, devices, device }: LaneSettings): Sess
     windowBytes: channel.windowBytes,
     recoveryNs: channel.recoverySeconds * NS_PER_SECOND,
     deadNs: channel.deadMs * NS_PER_MS,
+    idleNs: channel.idleSeconds * NS_PER_SECOND,
     gidIndex: device.gidIndex,
     mtu: device.mtu,
   };

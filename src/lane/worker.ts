@@ -3,7 +3,7 @@
 
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { EventLoop } from '../loop/index.ts';
-import { EventFd, Fd, nameThread, pollEvents, TimerFd, threadId } from '../native/index.ts';
+import { EventFd, Fd, IdleCollector, nameThread, pollEvents, TimerFd, threadId } from '../native/index.ts';
 import { SpinPolicy, tunings } from '../spin/index.ts';
 import { LANE_BEAT_NS } from '../steering/index.ts';
 import { SignsOfLife } from '../watchdog/index.ts';
@@ -15,6 +15,8 @@ import type { FromLane, LaneSettings, ToLane } from './messages.ts';
 /** Deadlines are checked at every second sign of life. */
 const SIGNS_PER_BEAT = 2;
 const BEAT_NS = SIGNS_PER_BEAT * LANE_BEAT_NS;
+/** Between two heartbeats; an idle lane takes some for its timers and pings. */
+const IDLE_TURNS = 100;
 
 if (parentPort === null) throw new Error('a lane is a worker thread');
 const port = parentPort;
@@ -49,7 +51,7 @@ function start(): void {
   const { spinUs, heartbeatMs } = settings.channel;
   const laneLoop = new LaneLoop({
     loop,
-    sessions: () => lane.sessions,
+    sessions: () => lane.linkedSessions,
     mirrors: lane.mirrors,
     spinPolicy: new SpinPolicy(tunings.lane, spinUs === 'auto' ? undefined : spinUs * 1000),
     isRunning: () => isRunning,
@@ -90,6 +92,8 @@ function start(): void {
   loop.watch(wake.fd, pollEvents.in, { onEvents: hear });
   let sinceHeartbeatNs = 0;
   let beats = 0;
+  let turnsAtHeartbeat = 0;
+  const collector = new IdleCollector();
   loop.watch(timer.fd, pollEvents.in, {
     onEvents: () => {
       beats += timer.take();
@@ -102,6 +106,9 @@ function start(): void {
       const isHeartbeat = sinceHeartbeatNs >= heartbeatMs * 1e6;
       if (isHeartbeat) sinceHeartbeatNs = 0;
       lane.beat(isHeartbeat);
+      if (!isHeartbeat) return;
+      if (laneLoop.turns - turnsAtHeartbeat < IDLE_TURNS) collector.onIdle();
+      turnsAtHeartbeat = laneLoop.turns;
     },
   });
   timer.set(LANE_BEAT_NS, LANE_BEAT_NS);

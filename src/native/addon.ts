@@ -14,6 +14,7 @@ interface MemoryCalls {
   seals(fd: number): number;
   addSeals(fd: number, seals: number): number;
   punchHole(fd: number, offset: number, length: number): number;
+  trimMalloc(): number;
   map(
     fd: number,
     offset: number,

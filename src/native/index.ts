@@ -12,6 +12,7 @@ export { interfaceMtu, MAX_DATAGRAMS, ReceiveList, SendList } from './datagrams.
 export { becomeProgram, endProcess } from './exec.ts';
 export { EventFd, Fd, PidFd, TimerFd } from './fd.ts';
 export { type FutexResult, futexWait, futexWake } from './futex.ts';
+export { IdleCollector, laneHeap, limitHeapGrowth } from './heap.ts';
 export {
   gidEntry,
   type IbvDeviceAttributes,

@@ -20,4 +20,5 @@ export {
   openSoftProvided,
   type SoftDeviceOptions,
   type SoftWire,
+  sweepRuntimeDir,
 } from './soft/index.ts';

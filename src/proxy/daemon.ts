@@ -7,7 +7,7 @@ import type { DirectServer, LibraryNews } from '../direct/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
 import { Descriptors } from '../headroom/index.ts';
 import type { FromLane, WatchdogSettings } from '../lane/index.ts';
-import { type Address, ip } from '../native/index.ts';
+import { type Address, IdleCollector, ip, limitHeapGrowth } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import type { StatusSource } from '../status/index.ts';
 import { isConnectionHeard, publishConnection, publishDaemon, publishError } from '../status/index.ts';
@@ -74,6 +74,9 @@ interface DaemonParts {
 
 const DRAIN_POLL_MS = 50;
 const SUBSCRIBERS_POLL_MS = 500;
+const COLLECT_MS = 2000;
+/** A share of its time, below which the main thread idles. */
+const IDLE_UTILIZATION = 0.1;
 /**
  * When this variable is 1, requests on the control socket may break links, for tests and
  * demonstrations.
@@ -96,6 +99,7 @@ export class ProxyDaemon implements AsyncDisposable {
   static async start(options: ProxyDaemonOptions): Promise<ProxyDaemon> {
     const { config } = options;
     const { node, instance } = config;
+    limitHeapGrowth();
     publishDaemon({ what: 'starting', node, instance, detail: whoIsBelieved(config) });
     await using undo = new AsyncDisposableStack();
     const security = await readSecurity(config.tls);
@@ -404,6 +408,7 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
   // Those that were there before.
   namespaces.discover();
   undo.use(followSubscribers(lanes));
+  undo.use(collectWhenIdle());
   // Undone first: no new connections come, and lanes end while their peers can still be told.
   undo.defer(async () => {
     steering.stopServing();
@@ -475,6 +480,18 @@ function watchdogSettings({ node, lanes, watchdog }: Config): WatchdogSettings {
   const { stuckSeconds, restartSeconds } = watchdog;
   const giveUpMs = restartSeconds === 0 ? Number.POSITIVE_INFINITY : restartSeconds * 1000;
   return { signs: SignsOfLife.create(lanes + 1).memory, node, stuckMs: stuckSeconds * 1000, giveUpMs };
+}
+
+/** Looks at the heap of the main thread every few seconds. */
+function collectWhenIdle(): Disposable {
+  const collector = new IdleCollector();
+  let since = performance.eventLoopUtilization();
+  const timer = setInterval(() => {
+    const now = performance.eventLoopUtilization();
+    if (performance.eventLoopUtilization(now, since).utilization < IDLE_UTILIZATION) collector.onIdle();
+    since = now;
+  }, COLLECT_MS);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
 function addressesOf({ listen }: Config): readonly Address[] {

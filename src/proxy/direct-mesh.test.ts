@@ -24,10 +24,10 @@ const connection: PeerConnection = {
   refuse: () => {},
 };
 
-function makeTable(): PeerTable {
+function makeTable(among = lanes): PeerTable {
   const announcements = new Announcements({ announce: () => true, withdraw: () => {} });
   const knocks = { announced: () => {}, withdrawn: () => {}, asked: async () => {} };
-  const table = new PeerTable('a', { lanes, announcements, knocks }, () => {}, ['10.0.0.1', 'fd00::1']);
+  const table = new PeerTable('a', { lanes: among, announcements, knocks }, () => {}, ['10.0.0.1', 'fd00::1']);
   const places = ['b', 'c'].map((name, index) => ({ name, host: `10.0.0.${index + 2}`, port: 1, source: 'config' }));
   table.replace(places as Parameters<PeerTable['replace']>[0]);
   return table;
@@ -63,24 +63,30 @@ test('the owner of an address may have the end that is known by it, and anybody 
   for (const [host, peers] of Object.entries(expected)) assert.deepEqual(mesh.peersFor(host), peers, host);
 });
 
-test('links that are up take turns', () => {
-  using table = makeTable();
+test('links take turns; one that is not up is made, and those that are serve meanwhile', () => {
+  const wanted: number[] = [];
+  const tell: PeerLanes['tell'] = (_, message) => void (message.kind === 'want' && wanted.push(message.link));
+  using table = makeTable({ ...lanes, tell });
   const mesh = makeMesh(table);
   assert.equal(mesh.nextLink('b'), undefined);
   assert.equal(mesh.nextLink('nobody'), undefined);
   const peer = table.get('b');
   peer?.connected(connection, { name: 'b', incarnation: '1', lanes: 4, wires: [], admission: 'peers' });
   assert.equal(mesh.nextLink('b'), undefined);
+  assert.deepEqual(wanted.splice(0), [0]);
   for (const link of [1, 3]) peer?.linkChanged(link, { state: 'up', reason: '', wire: 'shm' });
   assert.deepEqual(
     [0, 1, 2, 3].map((link) => mesh.isLinkUp('b', link)),
     [false, true, false, true],
   );
   assert.equal(mesh.isLinkUp('c', 1), false);
-  const turns = Array.from({ length: 4 }, () => mesh.nextLink('b') ?? -1);
-  assert.deepEqual(new Set(turns.slice(0, 2)), new Set([1, 3]));
-  assert.deepEqual(turns.slice(2), turns.slice(0, 2));
-  peer?.linkChanged(3, { state: 'recovering', reason: 'broken', wire: 'shm' });
+  const turns = Array.from({ length: 8 }, () => mesh.nextLink('b'));
+  assert.deepEqual(new Set(turns), new Set([1, 3]));
+  assert.deepEqual(new Set(wanted.splice(0)), new Set([0, 2]));
+  for (const link of [0, 2]) peer?.linkChanged(link, { state: 'up', reason: '', wire: 'shm' });
+  const all = Array.from({ length: 4 }, () => mesh.nextLink('b'));
+  assert.deepEqual([new Set(all), wanted], [new Set([0, 1, 2, 3]), []]);
+  for (const link of [0, 2, 3]) peer?.linkChanged(link, { state: 'recovering', reason: 'broken', wire: 'shm' });
   assert.deepEqual([mesh.nextLink('b'), mesh.nextLink('b')], [1, 1]);
 });
 

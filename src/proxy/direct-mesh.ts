@@ -40,9 +40,16 @@ export class DirectMesh implements Mesh {
     this.#control.tellDirect(peer, word);
   }
 
-  nextLink(peer: string): number | undefined {
-    const links = this.#peers.get(peer)?.upLinks ?? [];
-    return links[this.#turn++ % links.length];
+  nextLink(name: string): number | undefined {
+    const peer = this.#peers.get(name);
+    if (peer === undefined || peer.linkCount === 0) return undefined;
+    const first = this.#turn % peer.linkCount;
+    if (!peer.isLinkUp(first)) peer.wantLink(first);
+    // Meanwhile one of those that are up, if any is.
+    const links = Array.from({ length: peer.linkCount }, (_, index) => (first + index) % peer.linkCount);
+    const link = links.find((each) => peer.isLinkUp(each));
+    if (link !== undefined) this.#turn++;
+    return link;
   }
 
   wireOf(peer: string, link: number): string {
@@ -50,7 +57,7 @@ export class DirectMesh implements Mesh {
   }
 
   isLinkUp(peer: string, link: number): boolean {
-    return this.#peers.get(peer)?.upLinks.includes(link) === true;
+    return this.#peers.get(peer)?.isLinkUp(link) === true;
   }
 }
 

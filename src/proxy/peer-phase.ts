@@ -15,9 +15,10 @@ export interface PeerLink {
 }
 
 /**
- * `waiting`, `down`: as the control connection. `linking`: it is up, and links are not yet.
- * `recovering`: a link lost its transport. `ready`: everything is up. Only the listeners of a ready
- * peer are announced to the kernel.
+ * `waiting`, `down`: as the control connection. `linking`: it is up, and a link could not be made,
+ * or broke for good. `recovering`: a link lost its transport. `ready`: all links are up, or are
+ * made when something uses them, as far as is known. Only the listeners of a ready peer are
+ * announced to the kernel.
  */
 export type PeerPhase =
   | { readonly kind: 'waiting' | 'down' | 'linking' | 'recovering'; readonly reason: string }
@@ -27,7 +28,7 @@ export function phaseOf(control: PeerControl, links: readonly PeerLink[]): PeerP
   if (control.kind !== 'up') return control;
   const recovering = links.find(({ state }) => state === 'recovering');
   if (recovering !== undefined) return { kind: 'recovering', reason: recovering.reason };
-  const missing = links.find(({ state }) => state !== 'up');
+  const missing = links.find(({ state }) => state === 'down');
   if (missing !== undefined || links.length === 0) return { kind: 'linking', reason: missing?.reason ?? '' };
   return { kind: 'ready', reason: '' };
 }

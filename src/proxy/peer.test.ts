@@ -145,8 +145,8 @@ class World implements Disposable {
   }
 }
 
-test('a phase is ready only when the control connection and every link are up', () => {
-  const states: readonly LinkState[] = ['down', 'connecting', 'recovering', 'up'];
+test('a phase is ready while the control connection is up and every link is, or can be made', () => {
+  const states: readonly LinkState[] = ['down', 'connecting', 'recovering', 'up', 'idle'];
   const up = { kind: 'up', connection: new FakeConnection() } as const;
   for (const one of states) {
     for (const other of states) {
@@ -156,11 +156,7 @@ test('a phase is ready only when the control connection and every link are up', 
       }
       const { kind } = phaseOf(up, links);
       const pair = [one, other];
-      const expected = pair.includes('recovering')
-        ? 'recovering'
-        : one === 'up' && other === 'up'
-          ? 'ready'
-          : 'linking';
+      const expected = pair.includes('recovering') ? 'recovering' : pair.includes('down') ? 'linking' : 'ready';
       assert.equal(kind, expected, pair.join());
     }
   }
@@ -180,7 +176,11 @@ describe('a peer', () => {
     assert.deepEqual(world.events, [], 'a peer that could not be reached so far is no news');
     world.connect('b');
     peer.dialFailed('late');
-    assert.equal(world.stateOf('b'), 'connecting');
+    assert.equal(world.stateOf('b'), 'up', 'its links are made when they are used');
+    world.setLinks('b', 'connecting', 'up');
+    assert.equal(world.stateOf('b'), 'up');
+    world.setLinks('b', 'down', 'up');
+    assert.equal(world.stateOf('b'), 'connecting: link 0 is down', 'one could not be made');
     world.setLinks('b', 'up', 'up');
     assert.equal(world.stateOf('b'), 'up');
     assert.equal(peer.whyNotAnnounced(), 'peer b does not listen there, or does not accept this host');
@@ -192,19 +192,21 @@ describe('a peer', () => {
     world.connect('b', '1');
     assert.equal(world.stateOf('b'), 'up', 'the same incarnation still has its links');
     peer.disconnected('lost');
+    world.setLinks('b', 'down', 'up');
     world.connect('b', '2');
-    assert.equal(world.stateOf('b'), 'connecting', 'another incarnation has none');
+    assert.equal(world.stateOf('b'), 'up', 'of another incarnation nothing is known');
     assert.deepEqual(
       world.events,
       [
-        'connecting',
+        'up',
+        'connecting: link 0 is down',
         'up',
         'recovering: link 1 is recovering',
         'up',
         'down: bye: shutdown',
         'up',
         'down: lost',
-        'connecting',
+        'up',
       ].map((words) => `b at 10.0.0.2:7201 ${words}`),
     );
   });
@@ -234,11 +236,14 @@ describe('a peer', () => {
     const peer = world.peer('b');
     world.connect('b');
     world.table.listenersChanged('b', endpoints('10.0.0.2:80', '10.0.0.2:81'), []);
-    world.setLinks('b', 'up', 'up');
     assert.equal(world.kernel, '', 'the lanes have not heard');
     await world.lanes.settle();
     assert.equal(world.kernel, '10.0.0.2:80 10.0.0.2:81');
     assert.equal(peer.status([], false).listeners, 2);
+    world.setLinks('b', 'connecting', 'idle');
+    assert.equal(world.kernel, '10.0.0.2:80 10.0.0.2:81', 'it is made because it is used');
+    world.setLinks('b', 'down');
+    assert.equal(world.kernel, '', 'a link cannot be made');
     world.setLinks('b', 'recovering');
     assert.equal(world.kernel, '', 'a link recovers');
     world.table.listenersChanged('b', endpoints('10.0.0.2:82'), endpoints('10.0.0.2:80'));

@@ -137,7 +137,7 @@ export class Peer implements Disposable {
     if (!isSame) this.#links.clear();
     const links = Array.from({ length: Math.max(lanes.count, hello.lanes) }, (_, link) => link);
     for (const link of links) {
-      if (!this.#links.has(link)) this.#links.set(link, { state: 'connecting', reason: '' });
+      if (!this.#links.has(link)) this.#links.set(link, { state: 'idle', reason: '' });
     }
     for (let lane = 0; lane < lanes.count; lane++) {
       const own = links.filter((link) => lanes.laneOf(link) === lane);
@@ -183,9 +183,18 @@ export class Peer implements Disposable {
     lanes.tell(lanes.laneOf(link), { kind: 'link', peer: this.name, link, body });
   }
 
-  /** The numbers of those that are up. */
-  get upLinks(): readonly number[] {
-    return Array.from(this.#links).flatMap(([link, { state }]) => (state === 'up' ? [link] : []));
+  get linkCount(): number {
+    return this.#links.size;
+  }
+
+  isLinkUp(link: number): boolean {
+    return this.#links.get(link)?.state === 'up';
+  }
+
+  /** Something is about to use that link. */
+  wantLink(link: number): void {
+    const { lanes } = this.#parts;
+    if (this.#control.kind === 'up') lanes.tell(lanes.laneOf(link), { kind: 'want', peer: this.name, link });
   }
 
   /** What a link goes over; '' when it is not known. */

@@ -45,7 +45,11 @@ export interface ConnectionStatus {
   readonly sinceMs: number;
 }
 
-export type LinkState = 'connecting' | 'up' | 'recovering' | 'down';
+/**
+ * `idle`: it is made when something uses it. `down`: it broke for good or could not be made, and is
+ * tried again.
+ */
+export type LinkState = 'idle' | 'connecting' | 'up' | 'recovering' | 'down';
 
 /** One lane's channel to one peer. */
 export interface LinkStatus {

@@ -51,7 +51,9 @@ export function linkMetrics(): readonly MetricSpec[] {
   const perLink =
     (value: (link: LinkStatus) => number): MetricSpec['read'] =>
     ({ peers }) =>
-      peers.flatMap(({ name, links }) => links.map((link) => ({ labels: linkLabels(name, link), value: value(link) })));
+      peers.flatMap(({ name, links }) =>
+        madeOf(links).map((link) => ({ labels: linkLabels(name, link), value: value(link) })),
+      );
   return [
     gauge(
       'millrace_link_up',
@@ -137,12 +139,17 @@ export function linkMetrics(): readonly MetricSpec[] {
       'Round trip of the last heartbeat; there is no sample before the first.',
       ({ peers }) =>
         peers.flatMap(({ name, links }) =>
-          links
+          madeOf(links)
             .filter(({ roundTripUs }) => roundTripUs >= 0)
             .map((link) => ({ labels: linkLabels(name, link), value: link.roundTripUs / US_PER_SECOND })),
         ),
     ),
   ];
+}
+
+/** Without those that nothing has used so far, or that were given back: they have no wire. */
+function madeOf(links: readonly LinkStatus[]): readonly LinkStatus[] {
+  return links.filter(({ state }) => state !== 'idle');
 }
 
 function linkLabels(peer: string, { lane, wire }: LinkStatus): Labels {

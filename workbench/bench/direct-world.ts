@@ -117,7 +117,8 @@ export class DirectWorld implements AsyncDisposable {
   async #counted(): Promise<{ promoted: number; declined: number; isRightWire: boolean }> {
     const { wire } = this.#options;
     const all = await Promise.all(this.#daemons.values().map((daemon) => daemon.status()));
-    const links = all.flatMap(({ peers }) => peers.flatMap((peer) => peer.links));
+    const known = all.flatMap(({ peers }) => peers.flatMap((peer) => peer.links));
+    const links = known.filter(({ state }) => state !== 'idle');
     return {
       promoted: Math.min(...all.map(({ direct }) => direct.promoted)),
       declined: all.reduce((sum, { direct }) => sum + direct.declined, 0),

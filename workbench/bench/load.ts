@@ -1,8 +1,10 @@
-// Rows load.*: what many peers cost one daemon. One process plays the peers, with the real control
-// protocol (workbench/scale).
+// Rows load.*: what a daemon costs, what many connections cost the one that is busy, and what many
+// peers cost, whom one process plays with the real control protocol (workbench/scale).
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ALONE_MS, addedBytes, PeersWorld, startPeers, timeToPeers } from '../scale/index.ts';
+import { prepareIdleBeside } from './load-idle.ts';
+import { prepareResident } from './load-resident.ts';
 import { contestOf, longEnough, type Row } from './row.ts';
 
 const PEERS = 1000;
@@ -51,5 +53,24 @@ export const loadRows: readonly Row[] = [
         return (await timeToPeers(world, port++)).lastMs;
       });
     },
+  },
+  {
+    id: 'load.rss',
+    what: 'MiB resident, a daemon without peers, of the command as JavaScript in a few files',
+    unit: 'MiB',
+    better: 'lower',
+    threshold: 110,
+    goal: 70,
+    rounds: 3,
+    prepare: prepareResident,
+  },
+  {
+    id: 'load.idle10k',
+    what: 'one carried stream beside 10,000 idle connections, next to the same stream alone, wire shm',
+    unit: 'MiB/s',
+    better: 'higher',
+    threshold: { alone: 0.9 },
+    goal: { alone: 0.98 },
+    prepare: prepareIdleBeside,
   },
 ];

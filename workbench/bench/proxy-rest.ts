@@ -12,6 +12,10 @@ import { heldBytes, heldMiB, type Stall } from './steer-stall.ts';
 
 const IDLE_CONNECTIONS = 100;
 const LEAST_IDLE_MS = 2000;
+/**
+ * After this time a daemon's threads have collected what their start has left, once and for all.
+ */
+const START_MS = 8000;
 /** After this time the work of the last measurement is over. */
 const SETTLE_MS = 300;
 const OFFERED_MIB = 1000;
@@ -56,6 +60,7 @@ const idle: MakeEntrant = async ({ world, peers }, path, { roundMs, signal }) =>
   const job = { kind: 'idle', amount: IDLE_CONNECTIONS, ms: 0 } as const;
   await world.measured(path, () => peers.run(job, world.addressOf(path), signal));
   const pids = world.pids[path];
+  await sleep(longEnough(roundMs, START_MS), undefined, { signal });
   return async () => {
     if (path === 'carried') await checkOpen(world);
     await sleep(SETTLE_MS, undefined, { signal });

@@ -122,7 +122,7 @@ export class ProxyWorld implements PeerHosts, AsyncDisposable {
       throw failed(`${carried} connections and ${bytes} bytes of the ${path} path were carried`);
     }
     const fell = fallbacks.filter((name) => verdict(after, name) > verdict(before, name));
-    const used = new Set(after.peers.flatMap(({ links }) => links.map(({ wire }) => wire)));
+    const used = new Set(after.peers.flatMap(({ links }) => links.flatMap(({ wire }) => wire || [])));
     if (used.size !== 1 || !used.has(this.wire)) throw failed(`the wire is ${[...used].join(', ')}, not ${this.wire}`);
     if (carried > 0 && bytes > 0 && fell.length === 0) return figure;
     throw failed(`${carried} connections and ${bytes} bytes were carried (${fell.join(', ') || 'no rule'})`);

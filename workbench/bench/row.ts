@@ -1,7 +1,18 @@
 // A row: one benchmark with its id, and the entrants that are measured in turns in one run.
 
 /** The rivals that ours is measured against. The names are part of the JSON format. */
-export type Rival = 'plain' | 'ctl' | 'haproxy' | 'memcpy' | 'perftest' | 'rxe' | 'raw' | 'array' | 'iperf3' | 'native';
+export type Rival =
+  | 'plain'
+  | 'ctl'
+  | 'alone'
+  | 'haproxy'
+  | 'memcpy'
+  | 'perftest'
+  | 'rxe'
+  | 'raw'
+  | 'array'
+  | 'iperf3'
+  | 'native';
 
 /** Measures once; resolves to the figure in the row's unit. */
 export type Entrant = (signal: AbortSignal) => Promise<number>;

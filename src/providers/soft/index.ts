@@ -12,7 +12,7 @@ import { defaultRuntimeDir, ShmWire } from './shm-wire.ts';
 import { TcpWire } from './tcp-wire.ts';
 
 export type { FaultPlan } from './fault-plan.ts';
-export { defaultRuntimeDir } from './shm-wire.ts';
+export { defaultRuntimeDir, sweepRuntimeDir } from './shm-wire.ts';
 
 const softWires = ['shm', 'tcp', 'roce'] as const;
 export type SoftWire = (typeof softWires)[number];

@@ -84,7 +84,7 @@ export class ShmWire extends LinkWire {
     this.#dir = dir;
     this.#retries = new DialRetries(host);
     makeRunFolder(dir);
-    sweep(dir);
+    sweepRuntimeDir(dir);
     this.gid = formatGid(Uint8Array.of(0xfd, 0x6d, 0x6c, 0x72, ...randomBytes(12)));
     this.#path = socketPath(dir, this.gid);
     const listener = Socket.messages();
@@ -325,7 +325,7 @@ function socketPath(dir: string, gid: Gid): string {
 }
 
 /** Removes sockets on which nobody listens: their processes ended without removing them. */
-function sweep(dir: string): void {
+export function sweepRuntimeDir(dir: string): void {
   for (const name of readdirSync(dir)) if (name.endsWith('.sock')) sweepOne(join(dir, name));
 }
 

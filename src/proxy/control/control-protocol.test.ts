@@ -6,7 +6,7 @@ import { checkHello, controlProtocol, MAX_LINK_BODY_BYTES } from './control-prot
 
 const hello = {
   millrace: 'control',
-  version: 6,
+  version: 7,
   name: 'a',
   incarnation: 'a'.repeat(32),
   lanes: 1,

@@ -70,7 +70,7 @@ const sequenceNumber = integer(0, 0xffff_ffff);
 const link = integer(0, MAX_LINKS - 1);
 const keys = list(hex(32), 1, MAX_AT_ONCE);
 
-export const controlProtocol = new Protocol('control', 6, {
+export const controlProtocol = new Protocol('control', 7, {
   hello: {
     name: nodeName,
     incarnation: hex(32),

@@ -30,7 +30,7 @@ describe('a hostile peer', { concurrency: true }, () => {
       [helloLine('home'), /without TLS a peer has to be known by its IP address/],
       [helloLine('z'), /z dialed m: the daemon with the smaller name has to dial/],
       [helloLine('m'), /no peer is called m here/],
-      [helloLine('a', { version: 1 }), /its version is 1; expected 6/],
+      [helloLine('a', { version: 1 }), /its version is 1; expected 7/],
       [helloLine('a', { padding: 'x'.repeat(70_000) }), /a line of more than/],
       ['x'.repeat(300_000), /a line of more than/],
       [helloLine('a') + helloLine('a'), /a second hello/],

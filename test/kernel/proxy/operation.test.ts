@@ -60,6 +60,8 @@ describe('operating daemons', { concurrency: false }, () => {
 
   test('a config that is wrong changes nothing, and is told in one line', async () => {
     const { a } = world.daemons;
+    // The link is made with the first connection, and told of.
+    assert.equal(await converse(), true);
     const before = await a.status();
     const lines = a.log.length;
     writeFileSync(a.configFile, 'node: a\nrules: [connect to nowhere]\n');

@@ -138,7 +138,6 @@ describe('two guests', { concurrency: false }, () => {
     }
 
     test('redis gives back what was put into it, by IPv4 and by IPv6', { timeout }, async () => {
-      for (const name of names) assert.equal(await guests.wireUp(name), kernelWire);
       await guests.announced('a', 1);
       const before = await guests.status('a');
       const stop = new AbortController();
@@ -153,6 +152,7 @@ describe('two guests', { concurrency: false }, () => {
       const value = randomBytes(500_000).toString('hex');
       const [ipv4, ipv6] = addresses.b;
       assert.equal(await cli(ipv4, ['-x', 'SET', 'large'], value), 'OK');
+      for (const name of names) assert.equal(await guests.wireUp(name), kernelWire);
       assert.equal(sha256(await cli(ipv6, ['GET', 'large'])), sha256(value));
       const { verdicts, counters } = await guests.status('a');
       assert.equal(verdicts.carried, (before.verdicts.carried ?? 0) + 2);
@@ -194,8 +194,8 @@ describe('two guests', { concurrency: false }, () => {
       const words = `ip neigh del ${rdmaAddresses.a} dev eth0 && rdma link delete rxe0 && rmmod rdma_rxe`;
       await guests.guest('b').runOk(['sh', '-c', words], { timeoutMs: timeout });
       await guests.startDaemon('b', devices.b);
-      assert.deepEqual([await guests.wireUp('a', count), await guests.wireUp('b')], [kernelWire, 'roce']);
       const client = await call();
+      assert.deepEqual([await guests.wireUp('a', count), await guests.wireUp('b')], [kernelWire, 'roce']);
       const { count: after } = guests.daemon('a');
       await guests.daemon('a').signal('USR2');
       assert.equal(await guests.wireUp('a', after), kernelWire);

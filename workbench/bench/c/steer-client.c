@@ -25,7 +25,7 @@
 // CHUNK_BYTES: what iperf3 sends at a time. BLOCK_BYTES: as in steer-server.c, which tells of each
 // block; so many of them may be under way.
 enum { CHUNK_BYTES = 128 * 1024, BLOCK_BYTES = 16 << 20, WINDOW_BYTES = 8 * BLOCK_BYTES };
-enum { MAX_STREAMS = 64, MAX_HELD = 4096, MAX_SAMPLES = 1 << 20, PATIENCE_MS = 10000 };
+enum { MAX_STREAMS = 64, MAX_HELD = 16384, MAX_SAMPLES = 1 << 20, PATIENCE_MS = 10000 };
 
 struct job {
   int port, amount, ms;
