@@ -56,14 +56,14 @@ static napi_value add_seals(napi_env env, napi_callback_info info) {
   return mr_result(env, fcntl(arg[0], F_ADD_SEALS, arg[1]));
 }
 
-// Gives the pages of a range back to the system: they read as zero from now on. The range need not
-// be mapped here.
 // 1 when pages of any arena were given back to the kernel.
 static napi_value trim_malloc(napi_env env, napi_callback_info info) {
   (void)info;
   return mr_return(env, malloc_trim(0));
 }
 
+// Gives the pages of a range back to the system: they read as zero from now on. The range need not
+// be mapped here.
 static napi_value punch_hole(napi_env env, napi_callback_info info) {
   napi_value argv[3];
   int32_t fd;

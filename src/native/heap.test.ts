@@ -20,13 +20,14 @@ function litter(mib: number): void {
 test('garbage of a thread that idles is given back, once', () => {
   const collector = new IdleCollector();
   collector.onIdle();
-  assert.equal(collector.collections, 1, 'what the start has left');
+  // What the start has left is collected, if it is worth it.
+  const start = collector.collections;
   const before = heapBytes();
   litter(64);
   assert.ok(heapBytes() > before + 16 * MIB);
   collector.onIdle();
   collector.onIdle();
-  assert.equal(collector.collections, 2);
+  assert.equal(collector.collections, start + 1);
   assert.ok(heapBytes() < before + 8 * MIB, `${heapBytes() / MIB} MiB after ${before / MIB} MiB`);
 });
 
