@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { STDIO = 3, MR_NUMBERS_MAX = 1024 };
+enum { STDIO = 3, MR_NUMBERS_MAX = 1024, MAX_EXIT_CODE = 255 };
 
 extern char **environ;
 
@@ -160,6 +160,7 @@ out:
 static napi_value end_process(napi_env env, napi_callback_info info) {
   int32_t code;
   if (!mr_int_args(env, info, 1, &code)) return NULL;
+  if (code < 0 || code > MAX_EXIT_CODE) return mr_throw_range(env, "expected an exit code from 0 to 255");
   _exit(code);
 }
 

@@ -84,3 +84,9 @@ describe('becoming another program', () => {
     assert.equal(flags([-1, -1, 0]) & O_NONBLOCK, 0);
   });
 });
+
+test('a process ends at once with its exit code, also where a thread is stuck in a call', () => {
+  const stuck = join(import.meta.dirname, 'fixtures/end-stuck.ts');
+  const { status, stderr } = spawnSync(process.execPath, ['--no-warnings', stuck], { encoding: 'utf8' });
+  assert.equal(status, 7, stderr);
+});

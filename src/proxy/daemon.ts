@@ -6,11 +6,11 @@ import { changedKeys } from '../config/index.ts';
 import type { DirectServer, LibraryNews } from '../direct/index.ts';
 import { MillraceError, SystemError } from '../errors.ts';
 import { Descriptors } from '../headroom/index.ts';
-import type { FromLane, WatchdogSettings } from '../lane/index.ts';
+import type { WatchdogSettings } from '../lane/index.ts';
 import { type Address, IdleCollector, ip, limitHeapGrowth } from '../native/index.ts';
 import { mergeDirectories, type PeerDirectory, StaticDirectory } from '../peers/index.ts';
 import type { StatusSource } from '../status/index.ts';
-import { isConnectionHeard, publishConnection, publishDaemon, publishError } from '../status/index.ts';
+import { isConnectionHeard, publishDaemon } from '../status/index.ts';
 import {
   type Connection,
   eventKinds,
@@ -30,11 +30,12 @@ import { Acceptance } from './acceptance.ts';
 import { Admission } from './admission/index.ts';
 import { Announcements } from './announcements.ts';
 import { BigSegments } from './big-segments.ts';
-import { ControlPlane, type ControlSecurity, ErrorThrottle, makeIncarnation } from './control/index.ts';
+import { ControlPlane, type ControlSecurity, makeIncarnation } from './control/index.ts';
 import { DirectMesh, startDirect, tellDirectOf } from './direct-mesh.ts';
 import { EtcdPeers, etcdSpecOf } from './etcd-peers.ts';
 import { HostListeners } from './host-listeners.ts';
-import { LaneWatch, stuckReasons } from './lane-watch.ts';
+import { hearLane } from './lane-news.ts';
+import { LaneWatch, SIGN_MS, stuckReasons } from './lane-watch.ts';
 import { Lanes } from './lanes.ts';
 import { Namespaces } from './namespaces.ts';
 import { Overload } from './overload.ts';
@@ -43,6 +44,7 @@ import type { Knocks } from './peer.ts';
 import { PeerTable } from './peer-table.ts';
 import { PlainLog } from './plain-log.ts';
 import { Readiness } from './readiness.ts';
+import { reportError, throttled } from './report-error.ts';
 import { DaemonReporter } from './reporter.ts';
 import { whoIsBelieved } from './who-is-believed.ts';
 
@@ -55,6 +57,8 @@ interface ProxyDaemonOptions {
 interface DaemonParts {
   readonly steering: Steering;
   readonly lanes: Lanes;
+  readonly laneWatch: LaneWatch;
+  readonly overload: Overload;
   readonly peers: PeerTable;
   readonly control: ControlPlane;
   readonly listeners: HostListeners;
@@ -73,7 +77,6 @@ interface DaemonParts {
 }
 
 const DRAIN_POLL_MS = 50;
-const SUBSCRIBERS_POLL_MS = 500;
 const COLLECT_MS = 2000;
 /** A share of its time, below which the main thread idles. */
 const IDLE_UTILIZATION = 0.1;
@@ -256,13 +259,14 @@ async function makeParts(
     }),
   );
   // A peer that announces and withdraws again and again makes no line for each time.
-  const tableLines = new ErrorThrottle((message) => reportError('peers', message, ''));
+  const tableLines = throttled('peers');
   const announcements = new Announcements(steering, (isFull) => {
     const full =
       'the table of what peers announce is full: those that announce most are carried in part, the rest is plain TCP';
     tableLines.report(isFull ? full : 'the table of what peers announce has room for all again');
   });
-  const onPeerError = (message: string, peer: string): void => reportError('channel', message, '', peer);
+  const peerLines = throttled('channel');
+  const onPeerError = (message: string, peer: string): void => peerLines.report(message, peer);
   const knocks: Knocks = {
     announced: (to) => admission.announced(to),
     withdrawn: (to) => admission.withdrawn(to),
@@ -342,9 +346,9 @@ async function makeParts(
   });
   const directory = undo.use(mergeDirectories(statics, etcd));
   const readiness = new Readiness(directory, () => stuckReasons(lanes.stuckMs), { node, instance });
-  undo.use(new LaneWatch(watchdog, lanes, () => readiness.check()));
+  const laneWatch = new LaneWatch(watchdog, lanes, () => readiness.check());
   const plain = new PlainLog();
-  const overload = undo.use(new Overload(descriptors, listeners));
+  const overload = new Overload(descriptors, listeners);
   const hasRoom = (): boolean => !descriptors.isShort;
   const library = {
     onProcess: (pid: number, isThere: boolean) => steering.setLibraryProcess(pid, isThere),
@@ -353,7 +357,7 @@ async function makeParts(
   const direct = undo.use(startDirect(config, new DirectMesh({ name: node, peers, lanes, control }), library, hasRoom));
   const known = { steering, lanes, peers, control, listeners, namespaces, admission, direct, plain, readiness };
   const reporter = new DaemonReporter({ config, announcements, overload, ...known });
-  return { ...known, library, addresses, statics, etcd, directory, reporter };
+  return { ...known, laneWatch, overload, library, addresses, statics, etcd, directory, reporter };
 }
 
 /** From here on the parts hear of each other. The answer lets them look for listeners again. */
@@ -366,8 +370,9 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
     control.setPeers(directory.peers);
     readiness.check();
   };
+  const laneLines = { ofPeers: throttled('channel'), ofLanes: throttled('lane') };
   lanes.onMessage((message) => {
-    hearLane(message, peers);
+    hearLane(message, peers, laneLines);
     if (direct !== undefined) tellDirectOf(message, direct);
   });
   directory.onChange(setPeers);
@@ -385,7 +390,7 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
     }),
   );
   library.onListeners = () => follower.scanSoon();
-  const lines = new ErrorThrottle((message) => reportError('steering', message, ''));
+  const lines = throttled('steering');
   const onLost = (): void => {
     namespaces.discover();
     follower.scanSoon();
@@ -407,7 +412,7 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
   namespaces.onChange(() => follower.scan());
   // Those that were there before.
   namespaces.discover();
-  undo.use(followSubscribers(lanes));
+  undo.use(beginTicks(parts));
   undo.use(collectWhenIdle());
   // Undone first: no new connections come, and lanes end while their peers can still be told.
   undo.defer(async () => {
@@ -421,32 +426,6 @@ function connectParts(parts: DaemonParts, undo: AsyncDisposableStack): () => voi
 function passageOf({ netns, source, original }: Connection): Passage {
   const from = source.address.every((word) => word === 0) ? '' : hostOfAddress(source.address);
   return { netns, from, to: original };
-}
-
-function hearLane(message: FromLane, peers: PeerTable): void {
-  switch (message.kind) {
-    case 'link':
-      peers.get(message.peer)?.sendLink(message.link, message.body);
-      break;
-    case 'state':
-      peers.get(message.peer)?.linkChanged(message.link, message);
-      break;
-    case 'protocolError':
-      reportError(
-        'channel',
-        `peer ${message.peer} broke the protocol: ${message.reason}; its links and control connection are closed`,
-        '',
-        message.peer,
-      );
-      peers.get(message.peer)?.refuse(message.reason);
-      break;
-    case 'connection':
-      publishConnection(message.event);
-      break;
-    case 'error':
-      reportError('lane', message.message, '');
-      break;
-  }
 }
 
 /** Only speed depends on it, so the daemon starts without it. */
@@ -464,15 +443,20 @@ function raiseSegments(): BigSegments | null {
   }
 }
 
-/** Lanes tell of single connections only while somebody subscribes to them. */
-function followSubscribers(lanes: Lanes): Disposable {
+/**
+ * What is looked at now and then, by one timer: an idle daemon wakes up for it. Lanes tell of
+ * single connections only while somebody subscribes to them.
+ */
+function beginTicks({ lanes, laneWatch, overload }: DaemonParts): Disposable {
   let wasHeard = false;
   const timer = setInterval(() => {
+    laneWatch.look();
+    overload.look();
     const isHeard = isConnectionHeard();
     if (isHeard === wasHeard) return;
     wasHeard = isHeard;
     lanes.tellAll({ kind: 'subscribe', isSubscribed: isHeard });
-  }, SUBSCRIBERS_POLL_MS);
+  }, SIGN_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
@@ -503,8 +487,4 @@ function addressesOf({ listen }: Config): readonly Address[] {
 
 function hostOf(address: Address | undefined): string {
   return address === undefined || address.family === 'unix' ? '127.0.0.1' : address.host;
-}
-
-function reportError(where: string, message: string, code: string, peer = ''): void {
-  publishError({ where, message, code, peer });
 }

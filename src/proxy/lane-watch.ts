@@ -8,15 +8,15 @@ import { publishError } from '../status/index.ts';
 import { MAIN_THREAD, SignsOfLife, Watchdog } from '../watchdog/index.ts';
 import type { Lanes } from './lanes.ts';
 
-const INTERVAL_MS = 500;
+/** How often the main thread gives a sign of life, and looks for those of lanes. */
+export const SIGN_MS = 500;
 
 type WatchedLanes = Pick<Lanes, 'count' | 'setStuck' | 'stuckMs' | 'placeOf' | 'fail'>;
 
-export class LaneWatch implements Disposable {
+export class LaneWatch {
   readonly #signs: SignsOfLife;
   readonly #lanes: WatchedLanes;
   readonly #watchdog: Watchdog;
-  readonly #timer: NodeJS.Timeout;
   readonly #onChange: () => void;
   #reported: Promise<void> = Promise.resolve();
 
@@ -28,7 +28,7 @@ export class LaneWatch implements Disposable {
     this.#watchdog = new Watchdog({
       signs: this.#signs,
       threads: Array.from({ length: lanes.count }, (_, lane) => lane + 1),
-      intervalMs: INTERVAL_MS,
+      intervalMs: SIGN_MS,
       stuckMs,
       giveUpMs,
       onStuck: (thread) => {
@@ -37,15 +37,11 @@ export class LaneWatch implements Disposable {
       onRecovered: (thread, silentMs) => this.#recovered(thread, silentMs),
       onGivenUp: (thread, silentMs) => void this.#giveUp(thread, silentMs),
     });
-    this.#signs.begin(MAIN_THREAD, threadId());
-    this.#timer = setInterval(() => this.#look(), INTERVAL_MS);
   }
 
-  [Symbol.dispose](): void {
-    clearInterval(this.#timer);
-  }
-
-  #look(): void {
+  /** At least every SIGN_MS from the first time on: lanes watch the main thread by it. */
+  look(): void {
+    if (this.#signs.threadId(MAIN_THREAD) === 0) this.#signs.begin(MAIN_THREAD, threadId());
     this.#signs.give(MAIN_THREAD);
     this.#watchdog.look();
     for (let lane = 0; lane < this.#lanes.count; lane++) {

@@ -3,28 +3,24 @@
 // library that there is no room.
 
 import type { Descriptors } from '../headroom/index.ts';
-import { type DaemonStatus, publishError } from '../status/index.ts';
-import { ErrorThrottle } from './control/index.ts';
-
-const INTERVAL_MS = 250;
+import type { DaemonStatus } from '../status/index.ts';
+import { throttled } from './report-error.ts';
 
 interface Follower {
   /** Whether peers and programs may bring more. */
   setRoom(hasRoom: boolean): void;
 }
 
-export class Overload implements Disposable {
+export class Overload {
   readonly #descriptors: Descriptors;
   readonly #listeners: Follower;
-  readonly #timer: NodeJS.Timeout;
   /** A program that opens and closes connections makes no line for each time. */
-  readonly #lines = new ErrorThrottle((message) => publishError({ where: 'daemon', message, code: '', peer: '' }));
+  readonly #lines = throttled('daemon');
   #wasShort = false;
 
   constructor(descriptors: Descriptors, listeners: Follower) {
     this.#descriptors = descriptors;
     this.#listeners = listeners;
-    this.#timer = setInterval(() => this.#follow(), INTERVAL_MS);
   }
 
   get status(): DaemonStatus['overload'] {
@@ -32,11 +28,8 @@ export class Overload implements Disposable {
     return { isOverloaded: this.#descriptors.isShort, descriptors, maxDescriptors: this.#descriptors.marks.limit };
   }
 
-  [Symbol.dispose](): void {
-    clearInterval(this.#timer);
-  }
-
-  #follow(): void {
+  /** Call it now and then. */
+  look(): void {
     this.#descriptors.look();
     const { isShort, marks } = this.#descriptors;
     if (isShort === this.#wasShort) return;

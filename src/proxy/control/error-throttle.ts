@@ -5,15 +5,16 @@ const WINDOW_MS = 60_000;
 const MAX_LINES = 100;
 
 export class ErrorThrottle {
-  readonly #tell: (message: string) => void;
+  readonly #tell: (message: string, peer: string) => void;
   readonly #told = new Set<string>();
   #windowMs = Number.NEGATIVE_INFINITY;
 
-  constructor(tell: (message: string) => void) {
+  constructor(tell: (message: string, peer: string) => void) {
     this.#tell = tell;
   }
 
-  report(message: string, nowMs = performance.now()): void {
+  /** `peer`: the one that caused it, if any. */
+  report(message: string, peer = '', nowMs = performance.now()): void {
     if (nowMs - this.#windowMs >= WINDOW_MS) {
       this.#windowMs = nowMs;
       this.#told.clear();
@@ -22,7 +23,8 @@ export class ErrorThrottle {
     this.#told.add(message);
     const isLast = this.#told.size > MAX_LINES;
     this.#tell(
-      isLast ? `more than ${MAX_LINES} errors with peers in ${WINDOW_MS / 1000} s; the rest is left out` : message,
+      isLast ? `more than ${MAX_LINES} errors in ${WINDOW_MS / 1000} s; the rest is left out` : message,
+      isLast ? '' : peer,
     );
   }
 }

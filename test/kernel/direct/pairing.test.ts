@@ -22,11 +22,13 @@ describe('connections of two programs', () => {
   let path: string;
   let server: DirectServer;
   let open = new DisposableStack();
+  let hasRoom = true;
 
   before(() => {
     const folder = undo.use(temporaryFolder('direct'));
     path = join(folder.path, 'x.direct');
-    server = undo.use(DirectServer.start({ socketPath: path, ringBytes, memoryBytes: pairs * 2 * ringBytes }));
+    const memoryBytes = pairs * 2 * ringBytes;
+    server = undo.use(DirectServer.start({ socketPath: path, ringBytes, memoryBytes, hasRoom: () => hasRoom }));
   });
   after(() => undo.dispose());
   afterEach(async () => {
@@ -106,6 +108,21 @@ describe('connections of two programs', () => {
     twice.offer(1, client.fd);
     assert.equal(await twice.next(), hangUp);
     assert.deepEqual(await good.settle(), []);
+  });
+
+  test('while there are no descriptors for more, offers are declined, programs that come are not heard, and others go on', async () => {
+    const { a, b } = await connected();
+    const { client, acceptor } = await pair();
+    hasRoom = false;
+    a.offer(7, client.fd);
+    assert.equal((await a.expect(decline)).connection, 7);
+    using late = Conversation.connect(path);
+    assert.equal(await late.next(), hangUp);
+    assert.equal(server.status.connections, 1, 'what is direct stays direct');
+    hasRoom = true;
+    a.offer(8, client.fd);
+    b.offer(8, acceptor.fd);
+    await promoted(a, b);
   });
 
   test('what is no connected TCP socket is declined', async () => {
