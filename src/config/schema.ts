@@ -24,7 +24,7 @@ const listen = z.strictObject(
       .port()
       .default(4800)
       .describe(
-        'where steered connections arrive: the first lane’s port, one more for each other lane; 0: any free ports',
+        'where steered connections arrive: the first lane’s port, one more for each other lane; lanes listen on other free ports besides; 0: on free ports only',
       ),
     controlPort: field.port().default(field.DEFAULT_CONTROL_PORT).describe('where peers connect; 0: any free port'),
   },

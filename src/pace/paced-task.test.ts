@@ -90,6 +90,22 @@ describe('a paced task', () => {
     assert.throws(() => failing.run(), /no/);
   });
 
+  test('nobody waits longer than the longest pause, however long it takes', () => {
+    let runs = 0;
+    let cpuMs = 0;
+    const run = (): void => {
+      runs++;
+      cpuMs += 1000;
+    };
+    const limits = { leastPauseMs: 5, mostPauseMs: 400, maxShare: 1 / 80, savedMs: 0 };
+    const task = new PacedTask({ ...limits, cpuMs: () => cpuMs, run });
+    for (let turn = 1; turn <= 3; turn++) {
+      task.request();
+      pass(turn === 1 ? 0 : 400);
+      assert.equal(runs, turn);
+    }
+  });
+
   test('who runs it now serves those who have asked; after its end nothing runs', () => {
     const made = new Made(1);
     made.task.request();

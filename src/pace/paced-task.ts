@@ -6,6 +6,8 @@ interface PacedTaskOptions {
   readonly run: () => void;
   /** Between the end of one and the start of the next, at least. */
   readonly leastPauseMs: number;
+  /** And at most, whatever it takes: nobody waits longer. */
+  readonly mostPauseMs?: number;
   /** Of a processor, from 0 to 1, in the long run. */
   readonly maxShare: number;
   /** So much of its share is saved while nobody asks. */
@@ -33,8 +35,8 @@ export class PacedTask implements Disposable {
   /** It runs after this: at the end of this turn, or when its pause is over. */
   request(): void {
     if (this.#isOver || this.#immediate !== undefined || this.#timer !== undefined) return;
-    const { leastPauseMs, maxShare } = this.#options;
-    const pauseMs = Math.max(leastPauseMs, -this.#leftMs / maxShare);
+    const { leastPauseMs, mostPauseMs = Number.POSITIVE_INFINITY, maxShare } = this.#options;
+    const pauseMs = Math.min(mostPauseMs, Math.max(leastPauseMs, -this.#leftMs / maxShare));
     const waitMs = this.#endedMs + pauseMs - performance.now();
     if (waitMs <= 0) this.#immediate = setImmediate(() => this.run());
     else this.#timer = setTimeout(() => this.run(), waitMs);

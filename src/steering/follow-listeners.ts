@@ -26,6 +26,8 @@ const MAX_SHARE = 1 / 1000;
  */
 const MAX_EVENT_SHARE = 1 / 80;
 const LEAST_PAUSE_MS = 5;
+/** With a thousand peers a scan and its news take 20 ms: all are to know within a second. */
+const MOST_PAUSE_MS = 400;
 /** Of the processor: some scans one after the other need not wait, also with a thousand peers. */
 const SAVED_MS = 40;
 
@@ -97,7 +99,13 @@ export function followListeners(options: FollowerOptions): ListenerFollower {
     timer = setTimeout(() => task.run(), Math.max(SCAN_MS, (performance.now() - startMs) / MAX_SHARE));
     return true;
   };
-  const task = new PacedTask({ run: scan, leastPauseMs: LEAST_PAUSE_MS, maxShare: MAX_EVENT_SHARE, savedMs: SAVED_MS });
+  const task = new PacedTask({
+    run: scan,
+    leastPauseMs: LEAST_PAUSE_MS,
+    mostPauseMs: MOST_PAUSE_MS,
+    maxShare: MAX_EVENT_SHARE,
+    savedMs: SAVED_MS,
+  });
   const commands = new ListenerCommands(() => task.request());
   task.run();
   return {

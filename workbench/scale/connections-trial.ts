@@ -49,6 +49,8 @@ interface ConnectionsOptions {
 const FIRST_PORT = 7300;
 /** The second leg ends at the server's port: an address of its host has 28,232 ports for it. */
 const PER_SERVER = 12_500;
+/** A link has 32,768 streams in each direction, and a lane has one link with a peer. */
+const PER_LINK = 24_000;
 const WAIT_MS = 1_800_000;
 const GIB = 1024 ** 3;
 /** That a daemon has besides its connections, and some that stay free. */
@@ -70,7 +72,12 @@ export async function runConnections(options: ConnectionsOptions): Promise<Conne
   const { most, raised, bound } = descriptorsHere();
   const wanted = Math.min(connections, most - OTHER_DESCRIPTORS);
   const start = async (host: Host, peer: Host): Promise<DaemonProcess> => {
-    const settings = { ...daemonSettings({ host, peers: [peer], folder, devices: ['soft-shm'] }), drainSeconds: 0 };
+    const common = daemonSettings({ host, peers: [peer], folder, devices: ['soft-shm'] });
+    const settings = {
+      ...common,
+      drainSeconds: 0,
+      ...(wanted > PER_LINK && { lanes: Math.ceil(wanted / PER_LINK) }),
+    };
     return undo.use(await DaemonProcess.start(host, folder, settings, process.env, raised));
   };
   const [client, server] = await Promise.all([start(a, b), start(b, a)]);

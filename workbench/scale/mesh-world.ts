@@ -1,6 +1,7 @@
 // Many lab hosts with a daemon each, which find each other by etcd, and a program in each that
 // talks with all others.
 
+import { MillraceError } from '../../src/errors.ts';
 import { type Host, Lab } from '../../src/lab/index.ts';
 import { removeInstance } from '../../src/steering/index.ts';
 import {
@@ -43,17 +44,18 @@ export class MeshWorld implements AsyncDisposable {
     undo.defer(() => {
       for (const host of lab.hosts) removeInstance(instanceOf(host));
     });
+    await knowNeighbours(lab.hosts);
     const etcd = undo.use(await Etcd.start({ host: lab.host('store') }));
     const start = (host: Host): Promise<DaemonProcess> => {
       const settings = daemonSettings({ host, peers: [], folder, devices: ['soft-shm'] });
-      return DaemonProcess.start(host, folder, {
-        ...settings,
+      const more = {
         rules: labNetworks.map((network) => `connect to ${network}`),
         etcd: { endpoints: [etcd.endpoint], leaseSeconds: 60 },
         // Each destination is to be carried from its first connect on.
         idleDestinations: 256,
         drainSeconds: 1,
-      });
+      };
+      return DaemonProcess.start(host, folder, { ...settings, ...more }, process.env, [], WAIT_MS);
     };
     const nodes: Node[] = [];
     undo.defer(async () => {
@@ -86,8 +88,9 @@ export class MeshWorld implements AsyncDisposable {
     const others = this.#nodes.length - 1;
     for (const { daemon } of this.#nodes) {
       const isUp = async (): Promise<boolean> => {
-        const { peers } = await daemon.status();
-        return peers.filter(({ state }) => state === 'up').length === others;
+        // One that gets no processor for seconds gives no answer.
+        const status = await daemon.status().catch(() => undefined);
+        return status?.peers.filter(({ state }) => state === 'up').length === others;
       };
       await eventually(`${daemon.host.name} has met all others`, isUp, WAIT_MS);
     }
@@ -141,6 +144,25 @@ export class MeshWorld implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.#undo.disposeAsync();
   }
+}
+
+/**
+ * Each host is told the others' hardware addresses for good. The kernel has one table of neighbours
+ * for all hosts of the machine, with 1,024 places as a rule (gc_thresh3), where permanent entries
+ * do not count: 33 hosts that ask each other fill it, and then some never reach some others.
+ */
+async function knowNeighbours(hosts: readonly Host[]): Promise<void> {
+  const lines = new Map<Host, string>();
+  await atOnce(hosts, async (host) => {
+    const { stdout } = await host.run('ip', ['-o', 'link', 'show', 'eth0']);
+    const address = /link\/ether (\S+)/.exec(stdout)?.[1] ?? '';
+    lines.set(host, `neigh replace ${host.ipv4} lladdr ${address} dev eth0 nud permanent\n`);
+  });
+  await atOnce(hosts, async (host) => {
+    const input = hosts.flatMap((other) => (other === host ? [] : [lines.get(other) ?? ''])).join('');
+    const { code, stderr } = await host.run('ip', ['-batch', '-'], { input });
+    if (code !== 0) throw new MillraceError('MILLRACE_ERR_FAILED', `neighbours of host ${host.name}: ${stderr.trim()}`);
+  });
 }
 
 /** A few at a time. */

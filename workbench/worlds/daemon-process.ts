@@ -7,7 +7,7 @@ import { MillraceError } from '../../src/errors.ts';
 import type { Host } from '../../src/lab/index.ts';
 import { ApiClient } from '../../src/server/index.ts';
 import type { ConnectionStatus, DaemonStatus, PeerStatus } from '../../src/status/index.ts';
-import { eventually } from './eventually.ts';
+import { eventually, TIMEOUT_MS } from './eventually.ts';
 import { instanceOf, PinnedInstance } from './pinned-instance.ts';
 import { RunningProgram } from './running-program.ts';
 
@@ -67,6 +67,7 @@ export class DaemonProcess extends PinnedInstance implements AsyncDisposable {
 
   /**
    * Resolves when it is ready; its peers may not be. `as`: a command that runs it, as `setpriv`.
+   * `readyMs`: how long that may take.
    */
   static async start(
     host: Host,
@@ -74,10 +75,11 @@ export class DaemonProcess extends PinnedInstance implements AsyncDisposable {
     settings: Settings,
     env: NodeJS.ProcessEnv = process.env,
     as: readonly string[] = [],
+    readyMs: number = TIMEOUT_MS,
   ): Promise<DaemonProcess> {
     const daemon = new DaemonProcess(host, folder, settings, env, as);
     try {
-      await daemon.program.line(/"event":"ready"/);
+      await daemon.program.line(/"event":"ready"/, readyMs);
       return daemon;
     } catch (error) {
       await daemon.program.close();
