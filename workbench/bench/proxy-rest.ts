@@ -12,7 +12,9 @@ import { heldBytes, heldMiB, type Stall } from './steer-stall.ts';
 
 const IDLE_CONNECTIONS = 100;
 const LEAST_IDLE_MS = 2000;
-/** After this time a daemon's threads have collected what their start has left, once and for all. */
+/**
+ * After this time a daemon's threads have collected what their start has left, once and for all.
+ */
 const START_MS = 8000;
 /** After this time the work of the last measurement is over. */
 const SETTLE_MS = 300;
