@@ -3,7 +3,8 @@
 
 import type { LinkMessage, Offer } from './handshake.ts';
 import { type Geometry, regionBytes } from './region-layout.ts';
-import { kindOf, messageOf, Session } from './session.ts';
+import { kindOf, Session } from './session.ts';
+import { messageOf } from './session-transport.ts';
 import type { Transport } from './transport.ts';
 
 /** Larger regions than this are refused, unless our own are as large. */

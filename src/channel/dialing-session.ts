@@ -4,7 +4,8 @@
 import { randomBytes } from 'node:crypto';
 import type { Accept, LinkMessage } from './handshake.ts';
 import { LAYOUT_VERSION } from './region-layout.ts';
-import { kindOf, messageOf, NOT_USED, Session } from './session.ts';
+import { kindOf, NOT_USED, Session } from './session.ts';
+import { messageOf } from './session-transport.ts';
 
 /** So many failures of a device in a row, and the next one is tried. */
 const MAX_FAILURES = 2;

@@ -18,6 +18,11 @@ export class HugeRings {
     this.#geometry = geometry;
   }
 
+  /** It has huge pages, or was tried. */
+  has(ring: RingNumber): boolean {
+    return this.#done.has(ring);
+  }
+
   /**
    * So many bytes went through the ring. Huge pages are tried once, which may take some
    * milliseconds.

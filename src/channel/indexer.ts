@@ -32,6 +32,11 @@ export class Indexer {
     return (this.#ring.position - this.#published) >>> 0 >= this.#threshold;
   }
 
+  /** How far the peer was told. */
+  get published(): number {
+    return this.#published;
+  }
+
   /** The peer has not been told of everything that was read. */
   get isBehind(): boolean {
     return this.#ring.position !== this.#published;

@@ -28,12 +28,15 @@ import {
   regionBytes,
   ringStart,
 } from './region-layout.ts';
+import { RingPages } from './ring-pages.ts';
 import { Stream, type StreamInfo, type StreamOwner } from './stream.ts';
 import { StreamTable } from './stream-table.ts';
 import type { Transport } from './transport.ts';
 
 /** The kernel has no greater errno. */
 const MAX_ERRNO = 4096;
+/** A link is busy when this part of a ring went through it since the last beat. */
+const BUSY_PART = 4;
 /** So many bytes count as much work as one record. */
 const MANY_BYTES = 16 * 1024;
 /**
@@ -109,6 +112,13 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
   readonly #reader: Reader;
   readonly #indexer: Indexer;
   readonly #hugeRings: HugeRings;
+  readonly #incomingPages: RingPages;
+  readonly #outgoingPages: RingPages;
+  /** Up to here pages of the outgoing ring were given back, or left alone. */
+  #trimmedPosition = ringStart.position;
+  /** Positions of the two rings at the last beat. */
+  #writtenAtBeat = ringStart.position;
+  #readAtBeat = ringStart.position;
   #transport: Transport | undefined;
   #notifier: Notifier | undefined;
   #isClosed = false;
@@ -156,6 +166,8 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     this.#reader = new Reader(this.incoming, context.ranges, this);
     this.#indexer = new Indexer(this.incoming);
     this.#hugeRings = new HugeRings(this.memory, geometry);
+    this.#incomingPages = new RingPages(this.memory, geometry, this.incoming.number);
+    this.#outgoingPages = new RingPages(this.memory, geometry, this.outgoing.number);
   }
 
   get isOverTcp(): boolean {
@@ -370,6 +382,7 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     this.#hugeRings.consider(this.incoming.number, this.#reader.bytes);
     // In shared memory the peer's copy is written instead.
     if (this.#transport.window === undefined) this.#hugeRings.consider(this.outgoing.number, this.#writer.bytes);
+    this.#trim(this.#transport);
     // However few records were read: what the peer's status says of its ring is then true.
     if (this.#indexer.isBehind) this.#indexer.publish(this.#transport, this.#notifier.mode);
     for (const stream of this.#sockets) stream.beat(this.#isPeerShort);
@@ -377,6 +390,26 @@ export class Link implements StreamOwner, DirectOwner, ReaderEvents, Disposable 
     this.#openingsAtBeat = this.#openings;
     this.#pingSentNs = nowNs;
     this.#writer.enqueuePing(recordKinds.ping, (nowNs / 1000) >>> 0, this.context.budget.isShort ? 0 : -1);
+  }
+
+  /** Pages are kept where they are used again soon. */
+  #trim(transport: Transport): void {
+    const { slots } = this.options.geometry;
+    const { peerPosition, number, usedSlots, position } = this.outgoing;
+    // Neither is more than 2^32 slots in a beat.
+    const moved = ((position - this.#writtenAtBeat) >>> 0) + ((this.incoming.position - this.#readAtBeat) >>> 0);
+    const isBusy = moved > slots / BUSY_PART;
+    this.#writtenAtBeat = position;
+    this.#readAtBeat = this.incoming.position;
+    const trimmed = this.#trimmedPosition;
+    this.#trimmedPosition = peerPosition;
+    if (isBusy || !RingPages.mayDiscard(transport.wire)) return;
+    if (!this.#hugeRings.has(this.incoming.number)) {
+      this.#incomingPages.discard(this.#indexer.published, this.incoming.position);
+    }
+    // In shared memory records are written to the peer's memory alone.
+    if (transport.window !== undefined || this.#hugeRings.has(number)) return;
+    this.#outgoingPages.discard(trimmed, peerPosition, slots - usedSlots);
   }
 
   /** Ends all streams: the peer is gone, or made a protocol error. `free` frees the memory. */

@@ -2,8 +2,7 @@
 // and gives up in time. The dialing side offers transports, the accepting side takes them.
 
 import { ProtocolError } from '../errors.ts';
-import type { Watched } from '../loop/index.ts';
-import { monotonicNs, pollEvents, type Socket } from '../native/index.ts';
+import { monotonicNs, type Socket } from '../native/index.ts';
 import type { Device } from '../verbs/index.ts';
 import type { DirectStream } from './direct-stream.ts';
 import { type Accept, type LinkMessage, linkProtocol } from './handshake.ts';
@@ -11,8 +10,9 @@ import { Link, type LinkCounters, type LinkEvents, type LinkHost, type LinkOptio
 import type { LinkContext } from './link-context.ts';
 import type { MirroredSlot } from './mirrored-slot.ts';
 import { regionBytes } from './region-layout.ts';
+import { SessionTransport } from './session-transport.ts';
 import type { StreamInfo } from './stream.ts';
-import { Transport, type TransportOptions } from './transport.ts';
+import type { Transport, TransportOptions } from './transport.ts';
 import { WaitingClients } from './waiting-clients.ts';
 
 export interface SessionOptions extends Omit<LinkOptions, 'salt'>, Omit<TransportOptions, 'slotBytes'> {
@@ -58,7 +58,7 @@ export const NOT_USED = 'it was not used';
 /** The other side has at least so long to answer an offer: it opens a device for it. */
 const ANSWER_NS = 3_000_000_000;
 
-export abstract class Session implements Watched, LinkEvents, Disposable {
+export abstract class Session implements LinkEvents, Disposable {
   abstract readonly isDialer: boolean;
   protected readonly context: LinkContext;
   protected readonly options: SessionOptions;
@@ -83,14 +83,6 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   readonly #waiting = new WaitingClients();
   /** Of links that were given back or dropped. */
   #past: LinkCounters = { recordsIn: 0, recordsOut: 0, bytesIn: 0, bytesOut: 0 };
-  #transport: Transport | undefined;
-  /** Dropped transports, which are closed before another is made. */
-  readonly #leaving: Transport[] = [];
-  #token = -1;
-  #doorbellToken = -1;
-  /** The lane polls all rings after each event: that it was woken is enough. */
-  readonly #rung: Watched = { onEvents: () => {} };
-  #isRung = false;
   #deadlineNs = Number.POSITIVE_INFINITY;
   /** When the link broke; infinite while it is up, or never was. */
   #brokenNs = Number.POSITIVE_INFINITY;
@@ -98,11 +90,17 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   #brokenBeforeNs = Number.POSITIVE_INFINITY;
   #beganNs = 0;
   recoveries = 0;
+  readonly #transports: SessionTransport;
 
   constructor(context: LinkContext, options: SessionOptions, host: SessionHost) {
     this.context = context;
     this.options = options;
     this.host = host;
+    this.#transports = new SessionTransport(context, {
+      openDevice: (name) => host.openDevice(name),
+      wait: (work) => host.wait(work),
+      failed: (reason) => this.failed(reason),
+    });
   }
 
   /** The control connection is up. */
@@ -132,7 +130,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   }
 
   get wire(): string {
-    return this.#transport?.wire ?? '';
+    return this.transport?.wire ?? '';
   }
 
   /** Streams of the link, and clients that wait for it. */
@@ -204,8 +202,8 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   turn(): number {
     const link = this.#link;
     if (link === undefined) return 0;
-    const isPolling = this.#isRung;
-    this.#isRung = false;
+    const isPolling = this.#transports.isRung;
+    this.#transports.isRung = false;
     return link.turn(isPolling);
   }
 
@@ -246,8 +244,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
 
   /** Breaks the transport on purpose, for tests and soaks. */
   breakTransport(): void {
-    this.#transport?.breakQps();
-    this.#isRung = true;
+    this.#transports.break();
   }
 
   /** Ends all streams. */
@@ -260,14 +257,6 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
 
   [Symbol.dispose](): void {
     this.close('closed');
-  }
-
-  // The transport's channel has something.
-  onEvents(): void {
-    this.#isRung = true;
-    this.#transport?.channel.take();
-    // Before the link is up nobody else polls.
-    if (this.#link?.transport === undefined) this.#transport?.poll();
   }
 
   // LinkEvents
@@ -284,7 +273,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
   // For the two kinds of sessions
 
   protected get transport(): Transport | undefined {
-    return this.#transport;
+    return this.#transports.current;
   }
 
   /** The link was up, and is not. */
@@ -316,26 +305,12 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
 
   /** Maps the peer's memory where the wire allows it, then goes on. */
   protected mapPeer(then: () => void): void {
-    const transport = this.#transport;
-    if (transport === undefined) return;
-    if (transport.wire !== 'shm') {
-      then();
-      return;
-    }
-    const done = async (): Promise<void> => {
-      try {
-        await transport.map();
-        if (this.#transport === transport) then();
-      } catch (error) {
-        if (this.#transport === transport) this.failed(messageOf(error));
-      }
-    };
-    this.host.wait(done());
+    this.#transports.map(then);
   }
 
   /** The transport is connected at both ends. */
   protected begin(): void {
-    const [link, transport] = [this.#link, this.#transport];
+    const [link, transport] = [this.#link, this.transport];
     if (link === undefined || transport === undefined) return;
     this.#deadlineNs = Number.POSITIVE_INFINITY;
     if (!link.resume(transport, this.peerRead)) {
@@ -351,12 +326,7 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
     this.isWanted = false;
     this.isResting = false;
     this.#setState('up', '');
-    const { doorbell } = transport;
-    if (doorbell !== undefined)
-      this.#doorbellToken = this.context.loop.watch(doorbell.fd, pollEvents.in | pollEvents.edge, this.#rung);
-    // Records and programs have waited since.
-    this.#isRung = true;
-    this.context.loop.again({ resume: () => {} });
+    this.#transports.begin();
     this.openWaiting();
   }
 
@@ -387,52 +357,16 @@ export abstract class Session implements Watched, LinkEvents, Disposable {
 
   /** Returns the transport, or why there is none. */
   protected create(link: Link, device: string, given: Omit<TransportOptions, 'slotBytes'>): Transport | string {
-    this.dropTransport();
-    const options = { ...given, slotBytes: link.options.geometry.slotBytes };
-    try {
-      const transport = new Transport(this.host.openDevice(device), link.memory, link.incoming.number, options, {
-        onNotification: (position) => link.onNotification(position),
-        onControlNotification: () => link.onControlNotification(),
-        onFailure: (reason) => {
-          if (this.#transport === transport) this.failed(reason);
-        },
-      });
-      this.#token = this.#watch(transport);
-      this.#transport = transport;
-      return transport;
-    } catch (error) {
-      return `${device}: ${messageOf(error)}`;
-    }
-  }
-
-  /** The kernel may refuse: it limits how many descriptors are watched through another. */
-  #watch(transport: Transport): number {
-    try {
-      return this.context.loop.watch(transport.channel.fd, pollEvents.in, this);
-    } catch (error) {
-      transport.close();
-      throw error;
-    }
+    return this.#transports.create(link, device, given);
   }
 
   protected dropTransport(): void {
-    const transport = this.#transport;
-    if (transport === undefined) return;
-    this.#transport = undefined;
-    this.#link?.suspend();
-    this.context.loop.unwatch(transport.channel.fd, this.#token);
-    if (transport.doorbell !== undefined && this.#doorbellToken >= 0) {
-      this.context.loop.unwatch(transport.doorbell.fd, this.#doorbellToken);
-      this.#doorbellToken = -1;
-    }
-    this.#leaving.push(transport);
-    // Not at once: this may be one of its callbacks.
-    this.context.loop.again({ resume: () => this.closeLeaving() });
+    this.#transports.drop();
   }
 
   /** From now on nothing arrives of what was on its way. */
   protected closeLeaving(): void {
-    for (const transport of this.#leaving.splice(0)) transport.close();
+    this.#transports.closeLeaving();
   }
 
   protected failed(reason: string, isDevice = false): void {
@@ -531,8 +465,4 @@ function saltOf(sessionId: string): number {
 /** Devices of one wire understand each other: a RoCEv2 card and the soft device of wire `roce`. */
 export function kindOf(wire: string): string {
   return wire === 'RoCEv2' ? 'roce' : wire;
-}
-
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -7,9 +7,9 @@ import { ProxyWorld } from './proxy-world.ts';
 import { type Contest, contestOf, type Entrant, longEnough, type Row } from './row.ts';
 
 const IDLE_CONNECTIONS = 10_000;
-const LEAST_ROUND_MS = 1000;
+const LEAST_ROUND_MS = 500;
 /** By then idle streams have given back the credit that a busy one may use. */
-const SETTLE_MS = 3000;
+const SETTLE_MS = 2500;
 const POLL_MS = 50;
 
 export async function prepareIdleBeside({ roundMs, signal }: Parameters<Row['prepare']>[0]): Promise<Contest> {

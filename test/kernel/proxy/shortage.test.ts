@@ -38,6 +38,8 @@ for (const wire of ['shm', 'tcp'] satisfies Wire[]) {
 
     test('a daemon whose peer starts again, whose config is read again and whose listeners change goes on', async () => {
       const a = world.running('a');
+      // The link is made when something is carried.
+      assert.deepEqual(await check(), allRight);
       {
         await using _ = await noDescriptors(a.pid);
         // Links and control connections break, and cannot be made again.

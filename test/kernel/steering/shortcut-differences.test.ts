@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import { ShortcutWorld } from './shortcut/shortcut-world.ts';
 
 const skip = process.getuid?.() !== 0 ? 'needs root' : false;
@@ -12,6 +13,7 @@ interface Difference {
   readonly words: readonly string[];
   readonly tcp: unknown;
   readonly shortcut: unknown;
+  readonly tries?: number;
 }
 
 const differences: readonly Difference[] = [
@@ -74,6 +76,8 @@ const differences: readonly Difference[] = [
     words: ['short-read'],
     tcp: { isStuck: false },
     shortcut: { isStuck: true },
+    // Its writer must be far ahead when it begins, which a busy machine does not always grant.
+    tries: 5,
   },
 ];
 
@@ -91,10 +95,13 @@ describe('sockets that take the shortcut', { skip }, () => {
   });
   after(() => world[Symbol.asyncDispose]());
 
-  for (const { name, words, tcp, shortcut } of differences) {
+  for (const { name, words, tcp, shortcut, tries = 1 } of differences) {
     test(name, async () => {
       assert.deepEqual(await world.plainly(...words), tcp);
-      const { said } = await world.take(...words);
+      let { said } = await world.take(...words);
+      for (let done = 1; done < tries && !isDeepStrictEqual(said, shortcut); done++) {
+        ({ said } = await world.take(...words));
+      }
       assert.deepEqual(said, shortcut);
     });
   }
