@@ -61,7 +61,7 @@ export class SessionTransport implements Watched {
     }
   }
 
-  /** The kernel may refuse: it limits how many descriptors are watched through another. */
+  /** The kernel may refuse: with hundreds of links on one device epoll_ctl gives EINVAL. */
   #watch(transport: Transport): number {
     try {
       return this.#context.loop.watch(transport.channel.fd, pollEvents.in, this);

@@ -26,7 +26,7 @@ const MAX_SHARE = 1 / 1000;
  */
 const MAX_EVENT_SHARE = 1 / 80;
 const LEAST_PAUSE_MS = 5;
-/** With a thousand peers a scan and its news take 20 ms: all are to know within a second. */
+/** To tell a thousand peers takes long enough for a long pause: all are to know within a second. */
 const MOST_PAUSE_MS = 400;
 /** Of the processor: some scans one after the other need not wait, also with a thousand peers. */
 const SAVED_MS = 40;
