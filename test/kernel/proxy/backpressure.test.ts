@@ -22,7 +22,9 @@ const mostHeldBytes = 32 * 1024 * 1024;
  */
 const stallMs = 1500;
 /** Of one core. Both daemons also tell several times a second that they are alive. */
-/** A lane that spins would have all of a core. A thread that has become idle collects its heap once. */
+/**
+ * A lane that spins would have all of a core. A thread that has become idle collects its heap once.
+ */
 const mostCpuShare = 0.25;
 const leastSpeedShare = 0.8;
 /** What iperf3 sends at a time, by wire: it takes it a quarter to half of a second. */
