@@ -22,6 +22,11 @@ process.chdir(root);
 process.env.NODE_COMPILE_CACHE ??= join(root, 'build/compile-cache');
 
 const TEST_LIMIT_MS = 300_000;
+/**
+ * A process that tells of no test for so long is ended, or one that never ends would hold up the
+ * run for ever: a test that took too long may still be at work.
+ */
+const SILENCE_MS = Number(process.env.MILLRACE_TEST_SILENCE_MS ?? TEST_LIMIT_MS + 60_000);
 const MEMORY_FOLDER_BYTES = 4 * 1024 ** 3;
 
 interface Tier {
@@ -207,11 +212,17 @@ async function runJob({ files, isShared }: Job, tier: Tier, tally: Tally): Promi
   const unfinished = [...files];
   let [tests, failures] = [0, 0];
   const env = tier.env && { ...process.env, ...tier.env };
-  const stream = run({ files: [program], argv, concurrency: 1, timeout: TEST_LIMIT_MS, ...(env && { env }) });
+  const silence = new AbortController();
+  const timer = setTimeout(() => silence.abort(), SILENCE_MS);
+  const { signal } = silence;
+  const stream = run({ files: [program], argv, concurrency: 1, timeout: TEST_LIMIT_MS, signal, ...(env && { env }) });
   stream.on('test:pass', (data) => count(data, false));
   stream.on('test:fail', (data) => count(data, true));
   stream.on('test:stderr', ({ message }) => void process.stderr.write(message));
-  for await (const _ of stream);
+  for await (const _ of stream) timer.refresh();
+  clearTimeout(timer);
+  if (signal.aborted)
+    fail(`${unfinished[0] ?? files.at(-1)}: its process did not end, and told of no test for ${SILENCE_MS / 1000} s`);
   if (!isShared) finishFile(performance.now() - startMs);
   while (unfinished.length > 0) {
     fail(`${unfinished[0]}: it did not finish, because the process ended that it shares with others`);

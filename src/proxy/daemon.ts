@@ -449,6 +449,8 @@ function raiseSegments(): BigSegments | null {
  */
 function beginTicks({ lanes, laneWatch, overload }: DaemonParts): Disposable {
   let wasHeard = false;
+  // The first sign at once: before it, nobody watches the main thread.
+  laneWatch.look();
   const timer = setInterval(() => {
     laneWatch.look();
     overload.look();

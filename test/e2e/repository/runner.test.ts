@@ -66,12 +66,14 @@ describe('the test runner', () => {
       for (const file of ['${started}', '${ended}']) assert.deepEqual([...readFileSync(file, 'utf8')].sort(), ['1', '2']);
     });`,
   );
-  const run = (...words: string[]): { status: number | null; out: string } => {
+  add('src/endless/endless.test.ts', "test('works', () => {});\nsetInterval(() => {}, 1000);\n");
+  const runWith = (more: NodeJS.ProcessEnv, ...words: string[]): { status: number | null; out: string } => {
     // Node refuses to run a test runner inside a test unless this is unset.
-    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const { NODE_TEST_CONTEXT: _, ...env } = { ...process.env, ...more };
     const result = spawnSync(process.execPath, ['tools/test.ts', ...words], { cwd: dir, env, encoding: 'utf8' });
     return { status: result.status, out: result.stdout + result.stderr };
   };
+  const run = (...words: string[]): { status: number | null; out: string } => runWith({}, ...words);
 
   test('passes with what passes and ends on the line that counts', () => {
     const { status, out } = run('src/good');
@@ -89,6 +91,12 @@ describe('the test runner', () => {
 
   test('fails with a file that ends its process', () => {
     assert.equal(run('src/crash').status, 1);
+  });
+
+  test('ends a process that tells nothing any more and does not end, and fails', () => {
+    const { status, out } = runWith({ MILLRACE_TEST_SILENCE_MS: '3000' }, 'src/endless');
+    assert.equal(status, 1, out);
+    assert.match(out, /endless\.test\.ts: its process did not end, and told of no test for 3 s/);
   });
 
   test('runs the files of a folder in one process, but for those that say that they need their own', () => {

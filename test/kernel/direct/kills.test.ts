@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { eventually } from '../../../workbench/worlds/eventually.ts';
 import { sweepDeadTests } from '../../../workbench/worlds/lab-runs.ts';
 import { MirroredWorld } from '../../../workbench/worlds/mirrored-world.ts';
 import { RunningProgram } from '../../../workbench/worlds/running-program.ts';
@@ -35,10 +36,11 @@ describe('a program ends with bytes on their way', { concurrency: false }, () =>
           await using receiver = RunningProgram.start(world.b, program, ['receive', at], { isWritable: true });
           await world.listening(port);
           const [command, ...args] = [...as, program, how, world.b.ipv4, at, String(bytes)];
-          await using sender = RunningProgram.start(world.a, command, args);
+          await using sender = RunningProgram.start(world.a, command, args, { isWritable: true });
+          await eventually('it is direct', async () => (await world.promoted()) - earlier === 1);
+          sender.write('go');
           const sent = (await sender.line(/^sent \d+$/)).slice('sent '.length);
           if (how !== 'shut') await sender.exit();
-          assert.equal((await world.promoted()) - earlier, 1);
           receiver.write('go');
           assert.equal(await receiver.line(/^received /), `received ${sent} right end`);
           await sender.exit();

@@ -1,11 +1,13 @@
 // A program that ends with bytes on their way, and one that reads them later.
 //
-//   killed kill|close|shut|exit ADDRESS PORT BYTES: exchanges some messages, writes as much of BYTES
-//   as is taken without waiting, says how much that was, and ends so.
+//   killed kill|close|shut|exit ADDRESS PORT BYTES: exchanges messages until there is a line on its
+//   standard input, writes as much of BYTES as is taken without waiting, says how much that was, and
+//   ends so.
 //   killed receive PORT: answers the messages, waits for a line on its standard input, reads to the
 //   end, and says how much came, whether it was right, and how it ended.
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MESSAGES = 40 };
+enum { MESSAGE = 'm', LAST_MESSAGE = 'l', PAUSE_MS = 5 };
 
 static void require(int is_right, const char *what) {
   if (is_right) return;
@@ -30,11 +32,12 @@ static void send_all(const char *how, const char *address, const char *port, siz
   require(inet_pton(AF_INET, address, &to.sin_addr) == 1, "address");
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   require(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
-  char byte = 'm';
-  for (int i = 0; i < MESSAGES; i++) {
+  struct pollfd order = {.fd = STDIN_FILENO, .events = POLLIN};
+  char byte;
+  do {
+    byte = poll(&order, 1, PAUSE_MS) == 0 ? MESSAGE : LAST_MESSAGE;
     require(send(fd, &byte, 1, 0) == 1 && recv(fd, &byte, 1, 0) == 1, "message");
-    usleep(5000); // promotion is a conversation of two daemons
-  }
+  } while (byte != LAST_MESSAGE);
   unsigned char *all = malloc(bytes);
   for (size_t i = 0; i < bytes; i++)
     all[i] = byte_at(i);
@@ -64,8 +67,9 @@ static void receive_all(const char *port) {
   const int fd = accept(listener, NULL, NULL);
   require(fd >= 0, "accept");
   char byte, line[16];
-  for (int i = 0; i < MESSAGES; i++)
+  do
     require(recv(fd, &byte, 1, 0) == 1 && send(fd, &byte, 1, 0) == 1, "message");
+  while (byte != LAST_MESSAGE);
   require(fgets(line, sizeof(line), stdin) != NULL, "order");
   static unsigned char buffer[65536];
   size_t done = 0;
