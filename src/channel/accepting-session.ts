@@ -20,7 +20,10 @@ export class AcceptingSession extends Session {
   }
 
   protected override onWanted(): void {
-    if (this.isWanted && this.link === undefined && this.isPeerUp) this.say({ kind: 'want' });
+    // A link that broke is wanted, too: a dialer that has forgotten the session makes no offer by
+    // itself.
+    const isMissing = this.link === undefined ? this.isWanted : this.isBroken;
+    if (isMissing && this.isPeerUp) this.say({ kind: 'want' });
   }
 
   protected override onBeat(_nowNs: number, isHeartbeat: boolean): void {
