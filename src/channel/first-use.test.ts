@@ -110,6 +110,16 @@ for (const [side, index] of [
   });
 }
 
+test('an acceptor whose link broke asks for it, where the dialer has forgotten the session', async () => {
+  await using joined = await Joined.up({ devices: ['soft-tcp'], hasClock: true });
+  joined.isControlLossy = true;
+  joined.dialer.sessions[0]?.close('its peer left');
+  await joined.until('the acceptor has noticed', () => joined.acceptor.sessions[0]?.state === 'recovering');
+  joined.isControlLossy = false;
+  await joined.untilUp();
+  assert.ok(saidBy(joined).includes('want'));
+});
+
 test('a device that the peer does not have is passed over at once, without waiting for the clock', async () => {
   await using joined = Joined.idle({ devices: ['soft-shm', 'soft-tcp'], acceptor: { devices: ['soft-tcp'] } });
   const pair = await joined.connect();
