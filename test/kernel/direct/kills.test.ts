@@ -27,17 +27,32 @@ describe('a program ends with bytes on their way', { concurrency: false }, () =>
   });
   after(() => world?.close());
 
+  /** Bytes of the connection to that port have come through both rings. */
+  async function isUsed(name: 'a' | 'b', at: string): Promise<boolean> {
+    const all = await world.daemon(name).connections();
+    return all.some(({ mode, local, remote, bytesIn, bytesOut }) => {
+      return (
+        mode === 'direct' &&
+        [local, remote].some((end) => end.endsWith(`:${at}`)) &&
+        Boolean(bytesIn) &&
+        Boolean(bytesOut)
+      );
+    });
+  }
+
   for (const how of ['kill', 'close', 'shut', 'exit']) {
     for (const [user, as] of Object.entries(users)) {
       for (const [size, bytes] of Object.entries(SIZES)) {
         test(`by ${how}, as ${user}: all that it could write arrive, if ${size}, and then the end`, async () => {
           const at = String(++port);
-          const earlier = await world.promoted();
           await using receiver = RunningProgram.start(world.b, program, ['receive', at], { isWritable: true });
           await world.listening(port);
           const [command, ...args] = [...as, program, how, world.b.ipv4, at, String(bytes)];
           await using sender = RunningProgram.start(world.a, command, args, { isWritable: true });
-          await eventually('it is direct', async () => (await world.promoted()) - earlier === 1);
+          await eventually(
+            'both of its rings are used',
+            async () => (await isUsed('a', at)) && (await isUsed('b', at)),
+          );
           sender.write('go');
           const sent = (await sender.line(/^sent \d+$/)).slice('sent '.length);
           if (how !== 'shut') await sender.exit();
