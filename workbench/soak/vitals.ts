@@ -20,8 +20,11 @@ export interface Vitals {
   readonly promoted: number;
 }
 
-/** Descriptors of a request to the control API. */
-const SPARE_FDS = 2;
+/**
+ * Descriptors of a request to the control API, and of a device: lanes open it for their first link
+ * and keep it (13 for roce, 7 for tcp).
+ */
+const SPARE_FDS = 16;
 /** Slots of heartbeats: the peer reports only from time to time how far it has read. */
 const SPARE_SLOTS = 64;
 const MIB = 1024 * 1024;

@@ -19,8 +19,11 @@ import type { Victims } from './victims.ts';
 
 const run = promisify(execFile);
 
-/** Short, so that faults are noticed and over within a soak of seconds. */
-export const channelSettings = { heartbeatMs: 300, deadMs: 2000, recoverySeconds: 10 } as const;
+/**
+ * Short, so that faults are noticed and over within a soak of seconds, and links are given back
+ * after it: then a daemon has no more descriptors than before.
+ */
+export const channelSettings = { heartbeatMs: 300, deadMs: 2000, recoverySeconds: 10, idleSeconds: 1 } as const;
 const hostNames: readonly HostName[] = ['a', 'b'];
 /** The daemon's default. */
 const CONTROL_PORT = 4790;
