@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { OfferReport } from '../direct/index.ts';
 import { connection } from '../telemetry/fixtures/fake-status.ts';
-import { directConnections, explainOffer } from './direct-report.ts';
+import { carriedAndDirect, directConnections, explainOffer } from './direct-report.ts';
 
 const key = '00112233445566778899aabbccddeeff';
 const mirrored = [{ key, wire: 'shm', lane: 1, stream: 7, bytesOut: 10, bytesIn: 20 }];
@@ -53,6 +53,26 @@ describe('direct connections are listed', () => {
     assert.deepEqual(
       listed.map(({ state }) => state),
       ['closing', 'closing'],
+    );
+  });
+
+  test('as they were before the lanes were asked: one that is promoted meanwhile is not called closing', async () => {
+    const offers = [offer({ peer: 'b', key })];
+    const lanes = {
+      connections: () => {
+        offers.push(offer({ peer: 'b', key: 'e'.repeat(32) }));
+        return Promise.resolve({ carried: [], mirrored });
+      },
+    };
+    const direct = {
+      get offers(): readonly OfferReport[] {
+        return [...offers];
+      },
+    };
+    const { connections } = await carriedAndDirect({ lanes, direct });
+    assert.deepEqual(
+      connections.map(({ state, stream }) => [state, stream]),
+      [['open', 7]],
     );
   });
 });

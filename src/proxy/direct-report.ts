@@ -2,7 +2,7 @@
 // are not direct.
 
 import type { OfferReport } from '../direct/index.ts';
-import type { MirroredStatus } from '../lane/index.ts';
+import type { LaneConnections, MirroredStatus } from '../lane/index.ts';
 import type { ConnectionStatus } from '../status/index.ts';
 import type { PeerTable } from './peer-table.ts';
 
@@ -39,6 +39,25 @@ export function directConnections(
         sinceMs: promotedMs,
       };
     });
+}
+
+interface Sources {
+  readonly lanes: { connections(): Promise<LaneConnections> };
+  readonly direct: { readonly offers: readonly OfferReport[] } | undefined;
+}
+
+interface CarriedAndDirect {
+  readonly offers: readonly OfferReport[];
+  readonly connections: readonly ConnectionStatus[];
+}
+
+/** The connections that lanes carry or mirror, with the offers as they were then. */
+export async function carriedAndDirect({ lanes, direct }: Sources): Promise<CarriedAndDirect> {
+  // Before the lanes are asked: they have been told to mirror all of these. A connection that is
+  // promoted while they answer would seem to have lost its stream.
+  const offers = direct?.offers ?? [];
+  const { carried, mirrored } = await lanes.connections();
+  return { offers, connections: [...carried, ...directConnections(offers, mirrored)] };
 }
 
 interface ExplainOptions {

@@ -1,7 +1,7 @@
 // The status, connections and explanations of a daemon, gathered from its parts for the API.
 
 import type { Config } from '../config/index.ts';
-import type { DirectServer } from '../direct/index.ts';
+import type { DirectServer, OfferReport } from '../direct/index.ts';
 import { UsageError } from '../errors.ts';
 import type { LaneReport } from '../lane/index.ts';
 import type { ConnectionStatus, DaemonStatus } from '../status/index.ts';
@@ -23,7 +23,7 @@ import { didYouMean, isNodeName } from '../text/index.ts';
 import type { Admission } from './admission/index.ts';
 import type { Announcements } from './announcements.ts';
 import type { ControlPlane } from './control/index.ts';
-import { directConnections, explainOffer } from './direct-report.ts';
+import { carriedAndDirect, explainOffer } from './direct-report.ts';
 import type { HostListeners } from './host-listeners.ts';
 import { stuckReasons } from './lane-watch.ts';
 import type { Lanes } from './lanes.ts';
@@ -99,10 +99,17 @@ export class DaemonReporter {
   }
 
   async connections(): Promise<readonly ConnectionStatus[]> {
-    const { lanes, plain, namespaces, direct } = this.#parts;
-    const { carried, mirrored } = await lanes.connections();
-    const all = [...carried, ...directConnections(direct?.offers ?? [], mirrored), ...plain.recent];
-    return all.map((connection) => ({ ...connection, container: namespaces.containerOf(connection.netns) }));
+    return (await this.#gather()).connections;
+  }
+
+  async #gather(): Promise<{ offers: readonly OfferReport[]; connections: readonly ConnectionStatus[] }> {
+    const { plain, namespaces } = this.#parts;
+    const { offers, connections } = await carriedAndDirect(this.#parts);
+    const all = [...connections, ...plain.recent];
+    return {
+      offers,
+      connections: all.map((connection) => ({ ...connection, container: namespaces.containerOf(connection.netns) })),
+    };
   }
 
   /** More about a connect that was left to plain TCP than its verdict says. */
@@ -124,8 +131,8 @@ export class DaemonReporter {
     using view = new SteeringView(this.config.instance);
     const { rules } = view;
     const found = view.recent.filter((connection) => isMeant(connection, meant));
-    const all = await this.connections();
-    const direct = this.#explainDirect(meant, all);
+    const { offers, connections: all } = await this.#gather();
+    const direct = this.#explainDirect(meant, offers, all);
     if (found.length > 0) {
       const lines = found.flatMap((connection) => {
         const { verdict, checks } = explainConnection(connection, rules);
@@ -147,12 +154,15 @@ export class DaemonReporter {
   }
 
   /** Of connections of programs that have the library. */
-  #explainDirect(which: Which, connections: readonly ConnectionStatus[]): readonly string[] {
+  #explainDirect(
+    which: Which,
+    offers: readonly OfferReport[],
+    connections: readonly ConnectionStatus[],
+  ): readonly string[] {
     const { peers, direct } = this.#parts;
-    if (direct === undefined) return [];
-    const offers = direct.offers.filter(({ local, remote, pid }) => isOneOf(which, local, remote, pid));
-    if (offers.length > 0) return offers.map((offer) => explainOffer(offer, { peers, connections }));
-    if (!('pid' in which) || !direct.hasProgram(which.pid)) return [];
+    const meant = offers.filter(({ local, remote, pid }) => isOneOf(which, local, remote, pid));
+    if (meant.length > 0) return meant.map((offer) => explainOffer(offer, { peers, connections }));
+    if (!('pid' in which) || direct?.hasProgram(which.pid) !== true) return [];
     return [`process ${which.pid} has the library, and offers none of its connections now`];
   }
 
